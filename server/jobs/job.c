@@ -9,8 +9,10 @@
 
 enum { NS_PER_MS = 1000000 };
 
-/* Counts a new job, unless a limit is reached. Under the lock. */
-static enum gemmd_error count_job(struct jobs *jobs, uint32_t tenant, struct fault *fault)
+/* Counts a new job, unless a limit is reached. `*expired`: the answer of a job that gave way, which
+ * the caller releases without the lock, or NULL. Under the lock. */
+static enum gemmd_error count_job(struct jobs *jobs, uint32_t tenant, uint64_t now_ns,
+                                  struct job_answer **expired, struct fault *fault)
 {
     const struct jobs_limits *limits = &jobs->limits;
     struct job_tenant *own = &jobs->tenants[tenant];
@@ -22,7 +24,7 @@ static enum gemmd_error count_job(struct jobs *jobs, uint32_t tenant, struct fau
             "(--tenant-share of --max-jobs); delete jobs whose results you have fetched",
             own->open);
     }
-    if (jobs->open >= limits->max_jobs)
+    if (jobs->open >= limits->max_jobs && !jobs_make_room(jobs, JOB_ROOM_COUNT, now_ns, expired))
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
                          "there are %" PRIu32
                          " jobs, which is the limit (--max-jobs); delete jobs whose results you "
@@ -35,7 +37,8 @@ static enum gemmd_error count_job(struct jobs *jobs, uint32_t tenant, struct fau
 }
 
 enum gemmd_error job_open(struct jobs *jobs, const char *tenant, uint32_t number, const char *op,
-                          const char *request_id, struct job **out, struct fault *fault)
+                          const char *request_id, uint64_t now_ns, struct job **out,
+                          struct fault *fault)
 {
     struct job *job = calloc(1, sizeof *job);
     if (job != NULL)
@@ -55,9 +58,11 @@ enum gemmd_error job_open(struct jobs *jobs, const char *tenant, uint32_t number
     if (!job_id_random(&job->id))
         code = fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the system has no random numbers");
     if (code == GEMMD_OK) {
+        struct job_answer *expired = NULL;
         pthread_mutex_lock(&jobs->lock);
-        code = count_job(jobs, number, fault);
+        code = count_job(jobs, number, now_ns, &expired, fault);
         pthread_mutex_unlock(&jobs->lock);
+        job_answer_release(expired);
     }
     if (code == GEMMD_OK)
         *out = job;
@@ -69,6 +74,24 @@ enum gemmd_error job_open(struct jobs *jobs, const char *tenant, uint32_t number
 struct job_answer *job_answer(struct job *job)
 {
     return job->answer;
+}
+
+enum gemmd_error job_reserve(struct job *job, uint64_t bytes, uint64_t now_ns, struct fault *fault)
+{
+    struct jobs *jobs = job->jobs;
+    for (;;) {
+        bool whole_is_full = false;
+        enum gemmd_error code = job_answer_reserve(job->answer, bytes, &whole_is_full, fault);
+        if (!whole_is_full)
+            return code;
+        struct job_answer *expired = NULL;
+        pthread_mutex_lock(&jobs->lock);
+        const bool has_room = jobs_make_room(jobs, JOB_ROOM_BYTES, now_ns, &expired);
+        pthread_mutex_unlock(&jobs->lock);
+        job_answer_release(expired);
+        if (!has_room)
+            return code;
+    }
 }
 
 void job_discard(struct job *job)

@@ -62,7 +62,7 @@ struct job_owner {
  * An answer gets the memory for its payload before the job's work is accepted. The thread that ends
  * the work writes the answer, which is read-only from then on. Answers have references, so that an
  * answer that is being sent stays when its job is deleted. The payload counts in a budget from
- * job_answer_reserve until its memory is freed. ---- */
+ * job_reserve until its memory is freed. ---- */
 
 /* The bytes of all answers together, or of one tenant's answers. The budget outlives the answers. A
  * single answer may exceed a tenant's budget while the tenant has no other. */
@@ -88,9 +88,6 @@ struct job_answer {
 /* Creates an answer without a payload, with one reference, which is the caller's. NULL: out of
  * memory. */
 struct job_answer *job_answer_create(struct job_budget *budget);
-/* Allocates memory for the payload, once. GEMMD_ERR_QUEUE_FULL: the budget has no room now.
- * GEMMD_ERR_TOO_LARGE: the payload is larger than the whole budget. GEMMD_ERR_OUT_OF_MEMORY. */
-enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, struct fault *fault);
 /* Makes the answer a problem document, and frees the payload. */
 void job_answer_fail(struct job_answer *answer, const struct fault *fault);
 
@@ -102,14 +99,21 @@ void job_answer_release(struct job_answer *answer);
 
 /* ---- the job ---- */
 
-/* Opens a job of the tenant with a name and a number. `op` is a static string.
+/* Opens a job of the tenant with a name and a number. `op` is a static string. Where job_open and
+ * job_reserve find a limit of all tenants used up, kept answers of tenants that hold more than
+ * their shares expire early (jobs_set_tenant_limits).
  * GEMMD_ERR_QUEUE_FULL: there are as many jobs, of all tenants or of this one, as a limit allows.
  * GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error job_open(struct jobs *jobs, const char *tenant, uint32_t number, const char *op,
-                          const char *request_id, struct job **job, struct fault *fault);
-/* Returns the job's answer, borrowed. The caller gives the answer memory (job_answer_reserve)
- * before job_accept, and writes it before job_finish. */
+                          const char *request_id, uint64_t now_ns, struct job **job,
+                          struct fault *fault);
+/* Returns the job's answer, borrowed. The caller gives the answer memory (job_reserve) before
+ * job_accept, and writes it before job_finish. */
 struct job_answer *job_answer(struct job *job);
+/* Allocates memory for the payload of a job's answer, once. GEMMD_ERR_QUEUE_FULL: the budget of all
+ * answers or of the tenant's has no room now. GEMMD_ERR_TOO_LARGE: the payload is larger than the
+ * whole budget. GEMMD_ERR_OUT_OF_MEMORY. */
+enum gemmd_error job_reserve(struct job *job, uint64_t bytes, uint64_t now_ns, struct fault *fault);
 /* Discards a job that was not accepted. NULL is allowed. */
 void job_discard(struct job *job);
 

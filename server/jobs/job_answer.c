@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "proto/size_text.h"
-#include "server/jobs/job.h"
+#include "server/jobs/jobs_parts.h"
 
 struct job_answer *job_answer_create(struct job_budget *budget)
 {
@@ -44,7 +44,8 @@ static uint64_t tenant_most(uint64_t limit, uint64_t bytes)
     return bytes > limit ? bytes : limit;
 }
 
-enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, struct fault *fault)
+enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, bool *whole_is_full,
+                                    struct fault *fault)
 {
     struct job_budget *own = answer->budget, *budget = own->whole;
     const uint64_t limit = atomic_load(&budget->max_bytes),
@@ -63,6 +64,7 @@ enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, s
                          size_text(taken).text, size_text(own_limit).text, size_text(bytes).text);
     if (!budget_take(budget, bytes, limit, &taken)) {
         atomic_fetch_sub(&own->bytes, bytes);
+        *whole_is_full = true;
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
                          "the results of jobs take %s of %s (--job-bytes), this one needs %s; "
                          "delete jobs whose results you have fetched",

@@ -192,3 +192,66 @@ void jobs_remember_id(struct jobs *jobs, struct job *job, uint64_t now_ns)
     list_append(&jobs->table.lists[JOB_LIST_REMEMBERED], &job->in_list);
     jobs->remembered++;
 }
+
+struct job_answer *job_expire(struct job *job, uint64_t now_ns)
+{
+    struct jobs *jobs = job->jobs;
+    struct job_answer *answer = job->answer;
+    job->answer = NULL;
+    job_uncount(job);
+    job->state = JOB_EXPIRED;
+    jobs->counts.expired++;
+    jobs_remember_id(jobs, job, now_ns);
+    return answer;
+}
+
+/* ---- room for the jobs of tenants within their shares ---- */
+
+static bool is_beyond_share(const struct jobs *jobs, struct job_tenant *tenant, enum job_room room)
+{
+    if (room == JOB_ROOM_COUNT)
+        return jobs->limits.tenant_jobs > 0 && tenant->open > jobs->limits.tenant_jobs;
+    const uint64_t most = atomic_load(&tenant->budget.max_bytes);
+    return most > 0 && atomic_load(&tenant->budget.bytes) > most;
+}
+
+/* Whether the bytes of a kept answer would be free at once, and the tenant has other answers: a
+ * single answer may be larger than the tenant's share. */
+static bool answer_may_give_way(struct job_tenant *tenant, struct job_answer *answer)
+{
+    return atomic_load(&answer->references) == 1 && answer->bytes > 0 &&
+           answer->bytes < atomic_load(&tenant->budget.bytes);
+}
+
+/* The kept job of a tenant that was accepted first. NULL: no job can give way. */
+static struct job *first_to_give_way(struct job_tenant *tenant, enum job_room room)
+{
+    for (struct list_item *item = tenant->jobs.first; item != NULL; item = item->next) {
+        struct job *job = OWNER_OF(item, struct job, of_tenant);
+        if (job_is_kept(job) &&
+            (room == JOB_ROOM_COUNT || answer_may_give_way(tenant, job->answer)))
+            return job;
+    }
+    return NULL;
+}
+
+bool jobs_make_room(struct jobs *jobs, enum job_room room, uint64_t now_ns,
+                    struct job_answer **expired)
+{
+    struct job *found = NULL;
+    for (uint32_t i = 0; i < jobs->limits.tenants; i++) {
+        struct job_tenant *tenant = &jobs->tenants[i];
+        if (!is_beyond_share(jobs, tenant, room))
+            continue;
+        struct job *job = first_to_give_way(tenant, room);
+        if (job != NULL && (found == NULL || job->due_ns < found->due_ns))
+            found = job;
+    }
+    if (found == NULL)
+        return false;
+    list_remove(&found->in_list);
+    found->gave_way = true;
+    *expired = job_expire(found, now_ns);
+    jobs_set_due(jobs);
+    return true;
+}

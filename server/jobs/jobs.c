@@ -75,6 +75,10 @@ static struct job *find_job(struct jobs *jobs, const char *id, const char *tenan
         *code = fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no job '%.64s'", id);
     else if (strcmp(job->tenant, tenant) != 0)
         *code = fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL, "the job belongs to another tenant");
+    else if (job->gave_way)
+        *code = fault_set(fault, GEMMD_ERR_GONE, NULL,
+                          "the job's result has expired early: another tenant's job needed its "
+                          "place, and this tenant had more than its share (--tenant-share)");
     else if (job->state == JOB_EXPIRED)
         *code = fault_set(fault, GEMMD_ERR_GONE, NULL,
                           "the job's result has expired; it was kept for %" PRIu64 " ms",
@@ -253,15 +257,7 @@ uint32_t jobs_unfinished(struct jobs *jobs)
 static struct job_answer *expire_next(struct jobs *jobs, uint64_t now_ns)
 {
     struct job *job = job_list_pop(&jobs->table, JOB_LIST_KEPT, now_ns);
-    if (job == NULL)
-        return NULL;
-    struct job_answer *answer = job->answer;
-    job->answer = NULL;
-    job_uncount(job);
-    job->state = JOB_EXPIRED;
-    jobs->counts.expired++;
-    jobs_remember_id(jobs, job, now_ns);
-    return answer;
+    return job != NULL ? job_expire(job, now_ns) : NULL;
 }
 
 void jobs_expire(struct jobs *jobs, uint64_t now_ns)
@@ -269,7 +265,7 @@ void jobs_expire(struct jobs *jobs, uint64_t now_ns)
     struct job_answer *answer;
     pthread_mutex_lock(&jobs->lock);
     while ((answer = expire_next(jobs, now_ns)) != NULL) {
-        pthread_mutex_unlock(&jobs->lock); /* freeing much memory takes long */
+        pthread_mutex_unlock(&jobs->lock);
         job_answer_release(answer);
         pthread_mutex_lock(&jobs->lock);
     }

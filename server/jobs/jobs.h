@@ -41,7 +41,9 @@ struct jobs_limits {
 /* NULL: out of memory. */
 struct jobs *jobs_create(const struct jobs_limits *limits);
 /* Changes the limits of each tenant, which have the meaning that they have in struct jobs_limits.
- * Jobs and answers beyond a lowered limit stay, and further ones are refused. Any thread. */
+ * Jobs and answers beyond a lowered limit stay, and further ones of the tenant are refused. While a
+ * tenant has more than its limit, the oldest of its kept answers expire as soon as another tenant
+ * needs their place; its unfinished jobs stay. Any thread. */
 void jobs_set_tenant_limits(struct jobs *jobs, uint32_t tenant_jobs, uint64_t tenant_bytes);
 /* No job, answer or function of the store may be in use. NULL is allowed. */
 void jobs_destroy(struct jobs *jobs);

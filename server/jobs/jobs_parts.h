@@ -2,11 +2,13 @@
  * jobs_parts.h - the struct of the store of jobs, and the functions that the files of the store
  * share. A file calls only files after it in this list:
  *
- *   jobs.c       the store, requests about jobs, and the job thread
- *   job.c        the request that makes a job
- *   job_state.c  the states of a job, its waiters, and the table of the jobs that have an id
+ *   jobs.c        the store, requests about jobs, and the job thread
+ *   job.c         the request that makes a job
+ *   job_state.c   the states of a job, its waiters, and the table of the jobs that have an id
+ *   job_answer.c  the answers of jobs
  *
- * Internal to these files. All functions are called under the store's lock.
+ * Internal to these files. All functions are called under the store's lock, but for those that say
+ * otherwise.
  */
 #ifndef SERVER_JOBS_JOBS_PARTS_H
 #define SERVER_JOBS_JOBS_PARTS_H
@@ -37,6 +39,7 @@ struct job {
     char tenant[JOB_TENANT_MAX + 1], request_id[JOB_REQUEST_ID_MAX + 1];
     const char *op;
     enum job_state state;
+    bool gave_way;             /* expired before its time, because of another tenant's job */
     struct job_owner *owner;   /* from job_accept to job_finish */
     struct job_answer *answer; /* NULL once nothing needs the answer and nothing writes it */
     struct list waiters;
@@ -121,7 +124,24 @@ void job_free(struct job *job);
 void jobs_remember_id(struct jobs *jobs, struct job *job, uint64_t now_ns);
 /* Forgets the oldest remembered id, if its time has come. Returns whether it was forgotten. */
 bool jobs_forget_oldest(struct jobs *jobs, uint64_t now_ns);
+/* Ends a kept job, which has been removed from its list, and remembers its id. Returns the job's
+ * answer, which the caller releases without the lock, because freeing much memory takes long. */
+struct job_answer *job_expire(struct job *job, uint64_t now_ns);
 /* Sets the time at which jobs_expire next has something to do. */
 void jobs_set_due(struct jobs *jobs);
+
+/* What a new job lacks: a place among the jobs, or bytes for its answer. */
+enum job_room { JOB_ROOM_COUNT, JOB_ROOM_BYTES };
+/* Expires one kept job, of the tenants that hold more than their shares of `room` the one that
+ * would expire first. False: there is none. `*expired` is its answer, as job_expire returns it. */
+bool jobs_make_room(struct jobs *jobs, enum job_room room, uint64_t now_ns,
+                    struct job_answer **expired);
+
+/* --- job_answer.c --- */
+
+/* As job_reserve. Sets `*whole_is_full` if the budget of all tenants has no room, and the tenant's
+ * has. No lock is needed. */
+enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, bool *whole_is_full,
+                                    struct fault *fault);
 
 #endif

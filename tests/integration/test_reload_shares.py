@@ -9,7 +9,7 @@ import pytest
 
 from problem import assert_problem
 from test_reload import reload
-from test_shares import SMALL, TOKENS, as_job, signed
+from test_shares import SMALL, TOKENS, as_job, signed, slow, with_tensors
 from wire import Wire, exchange
 
 
@@ -47,20 +47,43 @@ def test_jobs(shared):
     def job(tenant):
         return exchange(served.daemon.address, as_job(tenant))
 
-    jobs = [job("alice") for _ in range(6)]
+    def result(answer):
+        return served.ask("alice", "GET", f"{answer.headers['location']}/result?wait_ms=60000")
+
+    jobs = [job("alice") for _ in range(8)]
     assert {answer.status for answer in jobs} == {202}, "a tenant alone has all of them"
+    assert [result(answer).status for answer in jobs] == [200] * 8
     served.change("alice", "bob")
-    assert_problem(job("alice"), 429, "this tenant has 6 jobs")
-    assert [job("bob").status for _ in range(2)] == [202, 202]
-    assert_problem(job("bob"), 429, "there are 8 jobs")
-    for answer in jobs[:3]:
-        assert served.ask("alice", "DELETE", answer.headers["location"]).status == 200
-    assert [job("bob").status for _ in range(2)] == [202, 202]
+    assert_problem(job("alice"), 429, "this tenant has 8 jobs")
+    assert served.ask("alice", "DELETE", jobs[0].headers["location"]).status == 200
+    assert [job("bob").status for _ in range(4)] == [202] * 4, "alice's oldest results give way"
+    for answer in jobs[1:4]:
+        assert_problem(result(answer), 410, "expired early: another tenant's job needed its place")
+    assert [result(answer).status for answer in jobs[4:]] == [200] * 4, "the share of the old tenant"
     assert_problem(job("bob"), 429, "this tenant has 4 jobs")
+    assert served.ask("alice", "DELETE", jobs[4].headers["location"]).status == 200
     assert job("alice").status == 202
-    assert_problem(job("alice"), 429, "")
-    for answer in jobs[3:5]:
-        assert served.ask("alice", "GET", f"{answer.headers['location']}/result?wait_ms=60000").status == 200
+    assert_problem(job("alice"), 429, "this tenant has 4 jobs")
+
+
+def test_unfinished_jobs_beyond_a_lowered_share(shared, instrumented):
+    """They are computed to their ends, and only finished ones give way to another tenant's."""
+    served = shared(["alice", "bob"], "--max-jobs", "6")
+    with_tensors(served.daemon, instrumented)
+    served.change("alice")
+
+    def job(tenant):
+        return exchange(served.daemon.address, slow(tenant, headers=[("Prefer", "respond-async")]))
+
+    quick = exchange(served.daemon.address, as_job("alice"))
+    assert served.ask("alice", "GET", f"{quick.headers['location']}/result?wait_ms=60000").status == 200
+    jobs = [job("alice") for _ in range(5)]
+    served.change("alice", "bob")
+    assert exchange(served.daemon.address, as_job("bob")).status == 202
+    assert_problem(served.ask("alice", "GET", quick.headers["location"]), 410, "expired early")
+    for answer in jobs:
+        result = served.ask("alice", "GET", f"{answer.headers['location']}/result?wait_ms=60000")
+        assert result.status == 200, result.body
 
 
 def test_bytes_of_jobs(shared):
@@ -69,14 +92,18 @@ def test_bytes_of_jobs(shared):
     def job(tenant):
         return exchange(served.daemon.address, as_job(tenant, 64))
 
-    jobs = [job("alice") for _ in range(3)]
-    assert {answer.status for answer in jobs} == {202}
+    def result(answer):
+        return served.ask("alice", "GET", f"{answer.headers['location']}/result?wait_ms=60000")
+
+    jobs = [job("alice") for _ in range(4)]
+    assert [result(answer).status for answer in jobs] == [200] * 4
     served.change("alice", "bob")
-    assert_problem(job("alice"), 429, "take 48 KiB of 32 KiB")
-    assert job("bob").status == 202
+    assert_problem(job("alice"), 429, "take 64 KiB of 32 KiB")
     assert served.ask("alice", "DELETE", jobs[0].headers["location"]).status == 200
-    assert_problem(job("alice"), 429, "take 32 KiB of 32 KiB")
-    assert job("bob").status == 202
+    assert [job("bob").status for _ in range(2)] == [202, 202]
+    assert_problem(job("bob"), 429, "take 32 KiB of 32 KiB")
+    assert_problem(result(jobs[1]), 410, "expired early")
+    assert [result(answer).status for answer in jobs[2:]] == [200, 200]
 
 
 def put(served, tenant, name, more=""):

@@ -257,11 +257,10 @@ static enum gemmd_error open_product(struct client_request *request, struct faul
     if (code == GEMMD_OK)
         code = compute_call_open(call, services, length, fault);
     if (code == GEMMD_OK && t->kind == REQUEST_JOB)
-        code =
-            job_open(services->jobs, request->tenant, t->tenant, "gemm", "", &request->job, fault);
+        code = job_open(services->jobs, request->tenant, t->tenant, "gemm", "", now_ns(),
+                        &request->job, fault);
     if (code == GEMMD_OK && t->kind == REQUEST_JOB)
-        code = job_answer_reserve(job_answer(request->job), call->header_bytes + call->result_bytes,
-                                  fault);
+        code = job_reserve(request->job, call->header_bytes + call->result_bytes, now_ns(), fault);
     if (code == GEMMD_OK)
         code = compute_call_look_ahead(call, services, fault);
     return code;

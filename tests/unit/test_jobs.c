@@ -28,8 +28,8 @@ static struct job_owner owner = {.cancel = count_cancel};
 static struct job *open_job(struct jobs *jobs, uint64_t bytes)
 {
     struct job *job;
-    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "req", &job, NULL), GEMMD_OK);
-    ck_assert_int_eq(job_answer_reserve(job_answer(job), bytes, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "req", 0, &job, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_reserve(job, bytes, 0, NULL), GEMMD_OK);
     return job;
 }
 
@@ -190,14 +190,14 @@ START_TEST(the_count_is_exact)
     for (int i = 0; i < MAX_JOBS; i++)
         held[i] = open_job(jobs, 1);
     ck_assert_uint_eq(jobs_counts(jobs).states[JOB_RECEIVING], MAX_JOBS);
-    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", 0, &more, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "4 jobs"));
 
     job_discard(held[0]);
     held[0] = accept_job(jobs, 1, id);
-    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, NULL), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", 0, &more, NULL), GEMMD_ERR_QUEUE_FULL);
     finish_well(held[0], START); /* kept, so it counts on */
-    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, NULL), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", 0, &more, NULL), GEMMD_ERR_QUEUE_FULL);
     struct job_view view;
     ck_assert_int_eq(jobs_delete(jobs, id, "t", START, &view, NULL), GEMMD_OK);
     held[0] = open_job(jobs, 1);
@@ -213,15 +213,14 @@ START_TEST(the_bytes_are_exact)
 {
     struct jobs *jobs = jobs_create(&limits);
     struct job *large = open_job(jobs, 60), *small = open_job(jobs, 40), *more;
-    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", 0, &more, NULL), GEMMD_OK);
     struct fault fault;
-    ck_assert_int_eq(job_answer_reserve(job_answer(more), 1, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(job_reserve(more, 1, 0, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "100 bytes of 100 bytes"));
-    ck_assert_int_eq(job_answer_reserve(job_answer(more), MAX_BYTES + 1, NULL),
-                     GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(job_reserve(more, MAX_BYTES + 1, 0, NULL), GEMMD_ERR_TOO_LARGE);
     job_discard(small);
-    ck_assert_int_eq(job_answer_reserve(job_answer(more), 41, NULL), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_int_eq(job_answer_reserve(job_answer(more), 40, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_reserve(more, 41, 0, NULL), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(job_reserve(more, 40, 0, NULL), GEMMD_OK);
     ck_assert_uint_eq(jobs_counts(jobs).bytes, 100);
     job_discard(more);
     job_discard(large);
@@ -551,11 +550,11 @@ static void use_one(struct client *client)
     struct job_answer *answer = NULL;
     struct busy_job *work = malloc(sizeof *work);
     work->owner.cancel = busy_cancel;
-    if (job_open(client->jobs, "t", 0, "gemm", "", &work->job, NULL) != GEMMD_OK) {
+    if (job_open(client->jobs, "t", 0, "gemm", "", 0, &work->job, NULL) != GEMMD_OK) {
         free(work);
         return;
     }
-    if (job_answer_reserve(job_answer(work->job), BUSY_BYTES, NULL) != GEMMD_OK) {
+    if (job_reserve(work->job, BUSY_BYTES, 0, NULL) != GEMMD_OK) {
         job_discard(work->job);
         free(work);
         return;
@@ -673,7 +672,7 @@ START_TEST(a_tenant_lists_its_own_jobs)
     struct job *own[4], *other;
     char ids[4][JOB_ID_TEXT + 1], id[JOB_ID_TEXT + 1];
     uint64_t next;
-    ck_assert_int_eq(job_open(jobs, "u", 1, "gemm", "", &other, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_open(jobs, "u", 1, "gemm", "", 0, &other, NULL), GEMMD_OK);
     job_accept(other, &owner, START, &views[0]);
     memcpy(id, views[0].id, sizeof id);
     for (int i = 0; i < 4; i++)

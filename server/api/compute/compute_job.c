@@ -100,14 +100,15 @@ static void note_full(struct request *request, enum gemmd_error code)
 static enum gemmd_error compute_job_reserve_bytes(struct request *request)
 {
     const struct compute_call *call = &state_of(request)->call;
-    struct job_answer *answer = job_answer(state_of(request)->job);
+    struct job *job = state_of(request)->job;
     /* The sum was checked when the result's block was taken. */
     if (call->residents.stored == NULL)
-        return job_answer_reserve(answer, call->header_bytes + call->result_bytes, &request->fault);
+        return job_reserve(job, call->header_bytes + call->result_bytes, clock_now_ns(),
+                           &request->fault);
     char *text = tensor_describe(call->residents.stored);
     if (text == NULL)
         return fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a job");
-    enum gemmd_error code = job_answer_reserve(answer, strlen(text), &request->fault);
+    enum gemmd_error code = job_reserve(job, strlen(text), clock_now_ns(), &request->fault);
     free(text);
     return code;
 }
@@ -123,7 +124,7 @@ enum gemmd_error compute_job_open(struct request *request)
 {
     enum gemmd_error code =
         job_open(services_of(request)->jobs, request->tenant, request->tenant_number,
-                 state_of(request)->call.operation->operation->name, request->id,
+                 state_of(request)->call.operation->operation->name, request->id, clock_now_ns(),
                  &state_of(request)->job, &request->fault);
     if (code == GEMMD_OK && has_shapes(&state_of(request)->call))
         return compute_job_reserve(request);
