@@ -103,9 +103,8 @@ const struct config_option config_options[] = {
              "alone for the tenant named default. TOKEN may be sha256:HEX, the token's SHA-256, or "
              "cert:NAME, a name in a client certificate. scopes=compute,tensors,metrics,admin, "
              "expires=DATE and max-priority=0-9 may follow. A request without an accepted token is "
-             "refused with 401; "
-             "liveness, readiness and the dashboard page need no token. Without this option every "
-             "request is accepted, and all requests are one tenant's."},
+             "refused with 401; liveness, readiness and the pages at / and /docs need no token. "
+             "Without this option every request is accepted, and all requests are one tenant's."},
     {SETTING("metrics-tenant", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(metrics_tenants),
      .placeholder = "NAME,...", .private = true,
      .help = "Tenants of the --token-file whose tokens see the metrics of every tenant, such as "
@@ -219,10 +218,10 @@ const struct config_option config_options[] = {
              "among the devices."},
     {SETTING("tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(tensor_bytes),
      .max = BYTES_MAX, .standard = "1G", .placeholder = "SIZE",
-     .help = "Size of the memory of each device that holds resident tensors, reserved at start in "
-             "addition to --device-bytes. A tensor that does not fit, even after evictable tensors "
-             "made "
-             "room, is refused with 507. 0: no tensor can be kept."},
+     .help =
+         "Size of the memory of each device that holds resident tensors and sequences, reserved "
+         "at start in addition to --device-bytes. A tensor or sequence that does not fit, even "
+         "after evictable tensors made room, is refused with 507. 0: none can be kept."},
     {SETTING("without-kernels", CONFIG_KIND_TEXT, CONFIG_GROUP_COMPUTING), FIELD(without_kernels),
      .placeholder = "NAME,...",
      .help = "Names of kernels that are not used, as /info lists them; the next suitable kernel "
@@ -314,9 +313,10 @@ const struct config_option config_options[] = {
              "413. 0: only --queue-bytes limits. Default: --tenant-share of --queue-bytes."},
     {SETTING("tenant-tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_LIMITS),
      FIELD(tenant_tensor_bytes), .max = BYTES_MAX, .placeholder = "SIZE",
-     .help = "Bytes of device memory that the resident tensors of one tenant may take; the "
-             "--token-file names the tenants. A tensor beyond the limit is refused with 507, "
-             "unless evictable tensors of the same tenant make room. 0: only --tensor-bytes "
+     .help = "Bytes of device memory that the resident tensors and sequences of one tenant may "
+             "take; the --token-file names the tenants. A tensor or sequence beyond the limit is "
+             "refused with 507, unless evictable tensors of the same tenant make room. 0: only "
+             "--tensor-bytes "
              "limits. Default: --tenant-share of --tensor-bytes."},
     {SETTING("max-jobs", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_jobs), .max = 1000000,
      .standard = "1024", .placeholder = "N",
