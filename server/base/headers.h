@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "proto/number.h"
+
 enum { HEADERS_MAX = 12, HEADERS_TEXT_MAX = 768 };
 
 struct headers {
@@ -40,6 +42,23 @@ static inline void headers_add(struct headers *headers, const char *name, const 
     headers->entries[headers->count].value = headers->length;
     headers->count++;
     headers->length += (uint32_t)bytes;
+}
+
+/* A stage of a Server-Timing header (W3C). */
+struct header_stage {
+    const char *name; /* "recv;dur=", and from the second stage on ", queue;dur=" */
+    uint64_t ns;
+};
+/* Appends the header Server-Timing, "recv;dur=0.041, queue;dur=...", in milliseconds. At most six
+ * stages. */
+static inline void headers_add_timing(struct headers *headers, const struct header_stage stages[],
+                                      uint32_t count)
+{
+    char text[256], *end = text;
+    for (uint32_t i = 0; i < count; i++)
+        end = decimal_milliseconds(stpcpy(end, stages[i].name), stages[i].ns);
+    *end = '\0';
+    headers_add(headers, "Server-Timing", text);
 }
 
 #endif

@@ -65,6 +65,10 @@ struct endpoint {
      * endpoint compute nothing. */
     enum gemmd_dtype (*describe)(const struct request *request, bool work_ended,
                                  struct log_access *entry);
+    /* Sets the times of the queue and of the copy, and entry->copies, for a request whose bytes a
+     * device copied. Called if no other thread has the request's work. NULL: no device copies bytes
+     * of such requests. */
+    void (*copied)(const struct request *request, struct log_access *entry);
 };
 
 #endif

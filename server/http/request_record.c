@@ -85,6 +85,9 @@ void request_record(const struct request *request, bool work_ended, uint64_t now
         entry.receive_ns = request->received_ns - request->started_ns;
     if (computes)
         dtype = request->endpoint->describe(request, work_ended, &entry);
+    else if (work_ended && request->endpoint != NULL && request->endpoint->copied != NULL &&
+             request->call != NULL)
+        request->endpoint->copied(request, &entry);
 
     /* A request that was refused before its token was read belongs to no tenant. */
     struct metrics_request counted = {

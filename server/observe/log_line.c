@@ -212,10 +212,13 @@ void log_line_access(struct log_line *line, enum config_log_format format,
         for (uint32_t i = 0; i < LOG_SIZES_MAX && entry->sizes[i].name != NULL; i++)
             number_member(line, style, entry->sizes[i].name, decimal_u64, entry->sizes[i].value);
         number_member(line, style, "shared", decimal_u64, entry->shared);
+    }
+    if (entry->op || entry->copies) {
         number_member(line, style, "receive_ms", decimal_milliseconds, entry->receive_ns);
         number_member(line, style, "queue_ms", decimal_milliseconds, entry->queue_ns);
         number_member(line, style, "h2d_ms", decimal_milliseconds, entry->h2d_ns);
-        number_member(line, style, "kernel_ms", decimal_milliseconds, entry->kernel_ns);
+        if (entry->op)
+            number_member(line, style, "kernel_ms", decimal_milliseconds, entry->kernel_ns);
         number_member(line, style, "d2h_ms", decimal_milliseconds, entry->d2h_ns);
         number_member(line, style, "send_ms", decimal_milliseconds, entry->send_ns);
     }

@@ -169,6 +169,24 @@ def test_the_line_of_a_job_has_its_real_stages(start):
     assert line_of(daemon, "mine")["status"] == 202
 
 
+def test_copies_of_tensors_tell_their_stages(start):
+    """An upload has them in its answer too, and a request that copies nothing has none."""
+    daemon = start()
+    body = bytes(4 * 512 * 512)
+    put = exchange(daemon.address, request("PUT", "/tensors/w?shape=512,512&dtype=f32", [
+        ("Content-Length", len(body)), ("X-Request-Id", "put")], body))
+    assert put.status == 201
+    stages = dict(stage.split(";dur=") for stage in put.headers["server-timing"].split(", "))
+    assert list(stages) == ["recv", "queue", "copy", "total"]
+    ms = {name: float(value) for name, value in stages.items()}
+    assert ms["recv"] > 0 and ms["copy"] > 0 and ms["recv"] + ms["queue"] + ms["copy"] <= ms["total"]
+    line = line_of(daemon, "put")
+    assert (line["receive_ms"], line["queue_ms"], line["h2d_ms"]) == (ms["recv"], ms["queue"], ms["copy"])
+    assert line["d2h_ms"] == 0 and "kernel_ms" not in line and "op" not in line
+    assert exchange(daemon.address, request("DELETE", "/tensors/w", [("X-Request-Id", "delete")])).status == 204
+    assert "receive_ms" not in line_of(daemon, "delete")
+
+
 def test_lines_say_whose_request_it_was_and_why_it_failed(start, tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text("alice:alice-token-1\np:prom-token-12 scopes=metrics\np:an-old-token expires=2020-01-01\n")

@@ -570,25 +570,6 @@ void compute_call_close(struct compute_call *call, struct services *services)
 
 /* ---- what is told of a result ---- */
 
-/* Writes a Server-Timing header (W3C): "recv;dur=0.041, queue;dur=...", in milliseconds. */
-static void write_timing(const struct work *work, const struct compute_times *times, char *out)
-{
-    const struct {
-        const char *name;
-        uint64_t ns;
-    } stages[] = {
-        {"recv;dur=", times->received_ns - times->started_ns},
-        {", queue;dur=", work->started_ns - work->queued_ns},
-        {", h2d;dur=", work->h2d_ns},
-        {", kernel;dur=", work->kernel_ns},
-        {", d2h;dur=", work->d2h_ns},
-        {", total;dur=", times->answered_ns - times->started_ns},
-    };
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-        out = decimal_milliseconds(stpcpy(out, stages[i].name), stages[i].ns);
-    *out = '\0';
-}
-
 void compute_call_headers(const struct compute_call *call, const struct compute_times *times,
                           struct headers *headers)
 {
@@ -608,6 +589,14 @@ void compute_call_product_headers(const struct compute_call *call,
                                   const struct compute_times *times, struct headers *headers)
 {
     const struct work *work = &call->work;
+    const struct header_stage stages[] = {
+        {"recv;dur=", times->received_ns - times->started_ns},
+        {", queue;dur=", work->started_ns - work->queued_ns},
+        {", h2d;dur=", work->h2d_ns},
+        {", kernel;dur=", work->kernel_ns},
+        {", d2h;dur=", work->d2h_ns},
+        {", total;dur=", times->answered_ns - times->started_ns},
+    };
     char text[256];
 
     tensor_shape_text(&call->c, text, sizeof text);
@@ -620,8 +609,7 @@ void compute_call_product_headers(const struct compute_call *call,
         *decimal_u64(text, call->devices) = '\0';
         headers_add(headers, "Gemmd-Devices", text);
     }
-    write_timing(work, times, text);
-    headers_add(headers, "Server-Timing", text);
+    headers_add_timing(headers, stages, sizeof stages / sizeof *stages);
     if (work->verify == WORK_VERIFY_ASKED) {
         snprintf(text, sizeof text, "pass; residual=%.3g", work->residual);
         headers_add(headers, "Gemmd-Verify", text);

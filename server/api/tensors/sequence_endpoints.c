@@ -557,7 +557,8 @@ static uint32_t sequence_retry_after_s(const struct request *request, enum gemmd
 #define SEQUENCE(at, methods, function)                                                            \
     .path = at, .allow = methods, .op = METRICS_OP_TENSOR, .scope = SCOPE_TENSORS,                 \
     .call_bytes = sizeof(struct sequence_call), .call_zeroed_bytes = sizeof(struct sequence_call), \
-    .begin = function, .release = sequence_release, .retry_after_s = sequence_retry_after_s
+    .begin = function, .release = sequence_release, .retry_after_s = sequence_retry_after_s,       \
+    .copied = tensor_call_times
 
 const struct endpoint sequence_endpoints[] = {
     {.path = "/sequences",

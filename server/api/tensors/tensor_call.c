@@ -115,6 +115,30 @@ enum gemmd_error tensor_call_receive(struct tensor_call *call, const void *bytes
     return GEMMD_OK;
 }
 
+/* Adds the times of the call's last copy, if it has run, to those of the copies before. */
+static void add_times(const struct tensor_call *call, uint64_t *queue_ns, uint64_t *copy_ns)
+{
+    const struct work *work = &call->work;
+    const bool has_run = work->launch_works > 0 && work->started_ns > work->queued_ns;
+    *queue_ns = call->queue_ns + (has_run ? work->started_ns - work->queued_ns : 0);
+    *copy_ns = call->copy_ns + (has_run ? work->d2h_ns : 0);
+}
+
+/* Adds the times of the call's copies, which have ended. */
+static void add_timing(const struct tensor_call *call, struct headers *headers)
+{
+    const struct request *request = call->request;
+    uint64_t queue_ns, copy_ns;
+    add_times(call, &queue_ns, &copy_ns);
+    const struct header_stage stages[] = {
+        {"recv;dur=", request->received_ns - request->started_ns},
+        {", queue;dur=", queue_ns},
+        {", copy;dur=", copy_ns},
+        {", total;dur=", clock_now_ns() - request->started_ns},
+    };
+    headers_add_timing(headers, stages, sizeof stages / sizeof *stages);
+}
+
 void tensor_call_describe(struct tensor_call *call, int status, char *text, const char *etag,
                           const char *folder)
 {
@@ -131,6 +155,8 @@ void tensor_call_describe(struct tensor_call *call, int status, char *text, cons
         snprintf(location, sizeof location, "/%s/%s", folder, resident_name(call->resident));
         headers_add(&headers, "Location", location);
     }
+    if (call->queue != NULL)
+        add_timing(call, &headers);
     const struct payload payload = {.parts = {{text, strlen(text)}},
                                     .count = 1,
                                     .sent = free,
@@ -182,10 +208,19 @@ static uint64_t bytes_of(const struct work_copy *copies, uint32_t count)
     return bytes;
 }
 
+void tensor_call_times(const struct request *request, struct log_access *entry)
+{
+    const struct tensor_call *call = request->call;
+    const bool receives = request->received_bytes > 0;
+    entry->copies = call->queue != NULL;
+    add_times(call, &entry->queue_ns, receives ? &entry->h2d_ns : &entry->d2h_ns);
+}
+
 static void prepare_copy(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
                          uint32_t device)
 {
     set_deadline(call);
+    add_times(call, &call->queue_ns, &call->copy_ns);
     call->queue = services_of(call->request)->executors.list[device].queue;
     call->work = (struct work){
         .copy_count = count,

@@ -37,6 +37,7 @@ struct tensor_call {
     uint64_t deadline_ns;              /* monotonic clock; 0: none */
     struct work work;                  /* the copy to the device or from the device */
     struct queue *queue;               /* the queue that has the work; borrowed */
+    uint64_t queue_ns, copy_ns;        /* of the copies before the one that is `work` */
     struct work_copy *sequence_copies; /* that the work makes before others; owned */
     uint32_t sequence_copy_count;
 
@@ -98,7 +99,8 @@ void tensor_call_send_block(struct tensor_call *call, const struct headers *head
 
 /* Answers a request that has made or changed the call's resident: with 200 or 201, its description
  * `text`, which the answer takes over, and its entity tag. 201 names the location
- * /{folder}/{name}. If `text` is NULL, memory has run out, and the client gets 503. */
+ * /{folder}/{name}. A request whose bytes were copied gets their times in Server-Timing. If `text`
+ * is NULL, memory has run out, and the client gets 503. */
 void tensor_call_describe(struct tensor_call *call, int status, char *text, const char *etag,
                           const char *folder);
 
@@ -118,6 +120,10 @@ void tensor_call_end_copy(struct tensor_call *call);
 bool tensor_call_withdraw(struct tensor_call *call);
 /* Gives the reservation back after the copy is done, and returns the copy's error. */
 enum gemmd_error tensor_call_copied(struct tensor_call *call);
+
+/* The endpoints' function `copied`: the times of the call's copies, as h2d_ns of an upload and
+ * d2h_ns of other requests. */
+void tensor_call_times(const struct request *request, struct log_access *entry);
 
 /* Starts the hash of a tensor whose bytes begin at `bytes`, and may still be arriving there. */
 void tensor_call_hash_from(struct tensor_call *call, const struct tensor *tensor,

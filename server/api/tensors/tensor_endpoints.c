@@ -141,6 +141,7 @@ const struct endpoint tensor_endpoints[] = {
      .withdraw = tensor_withdraw,
      .answer = tensor_answer,
      .release = tensor_release,
-     .retry_after_s = tensor_retry_after_s},
+     .retry_after_s = tensor_retry_after_s,
+     .copied = tensor_call_times},
     {0},
 };

@@ -138,6 +138,8 @@ static void cpu_submit(struct device *device, uint32_t slot, struct work *works)
     for (struct work *work = works; work != NULL; work = work->next)
         for (uint32_t i = 0; i < work->copy_count && work->status == GEMMD_OK; i++)
             copy_rows(&work->copies[i]);
+    if (work_is_copy(works))
+        works->d2h_ns = clock_now_ns() - works->started_ns;
 }
 
 static bool cpu_poll(struct device *device, uint32_t slot, struct work *work)
