@@ -9,7 +9,8 @@
  *
  * The operands and results of a problem are its parts (operation.parts). A problem that several
  * devices share is divided into problems of units (operation.divide), and a long one is cut into
- * launches of tiles (operation_kernel.tiles).
+ * several launches (launch_cut.h): of tiles (operation_kernel.tiles), or of subproblems that the
+ * operation makes (operation.cut).
  *
  * `problem` is always a pointer to the operation's own struct. Its pointers are in the memory of
  * the context's backend (host memory for the CPU), and each is aligned to its elements. A result
@@ -52,8 +53,8 @@ struct operation_kernel {
     const char *name;
     const char *description;     /* one line, for /info */
     uint32_t compute_capability; /* the only one the kernel runs on, 90 for 9.0; 0: any device */
-    /* For a kernel that is far slower than others: how many times an operation counts for the
-     * tenant's fair share. 0: once. */
+    /* For a kernel that is far slower than others: how many times a floating-point operation counts
+     * for the tenant's fair share. 0: once. */
     uint32_t share_factor;
     /* Of a product: the bits of a row of C depend on the same row of A and C0 only, not on m or
      * other rows. Rows of several requests may be stacked (stacked.h). */
@@ -61,7 +62,8 @@ struct operation_kernel {
     /* Of a product: the bits of a result do not depend on leading dimensions and strides. A library
      * may choose other code for other leading dimensions. */
     bool any_leading;
-    /* Whether the kernel can compute the problem. Ignores the problem's pointers. */
+    /* Whether the kernel can compute the problem. Of the problem's pointers it looks only whether
+     * an operand that may be left out is NULL. */
     bool (*takes)(const void *problem);
     /* A faster kernel for a problem that this kernel takes, or NULL. Automatic selection chooses
      * the faster kernel if it runs on the device and takes the problem. The bits of the two kernels
@@ -302,7 +304,8 @@ const struct operation_kernel *operation_preferred(const struct operation *opera
  * (operation_preferred). For a small problem of an operation with small_in_group, it selects the
  * first that takes the problem and has run_group, if there is one. Returns GEMMD_ERR_UNSUPPORTED if
  * no kernel has the name or the named kernel does not take the problem; `fault` lists what would be
- * taken. Pure: the choice depends only on the device and on the problem's shape and types. */
+ * taken. Pure: the choice depends on the device and on everything in the problem but the values of
+ * its operands. */
 enum gemmd_error operation_select(const struct operation *operation,
                                   const struct gemm_device *device, const char *name,
                                   const void *problem, const struct operation_kernel **kernel,

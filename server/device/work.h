@@ -74,7 +74,9 @@ struct work {
     struct copy_in *copy_in;
 
     /* How the work is launched (device_plan). */
-    bool shared_launch; /* on a stream for shared launches */
+    /* The work goes in a launch that reads operands in host memory, on a stream for such launches.
+     * False for the works of a group, which has copies. */
+    bool shared_launch;
     /* Which works may join the work in a launch list as a stack (problems that share a resident
      * operand, operation->stack) or as a group (problems of one kind, operation->group_traits):
      * those with the same join_key that work_can_join accepts. 0: none. */

@@ -39,84 +39,84 @@ void digest_hashes_end(struct digest_hashes *hashes,
 struct digester {
     pthread_mutex_t lock; /* of the next four */
     pthread_cond_t changed;
-    struct fair_list tasks;
-    const struct digest_task *hashing; /* in `tasks`; the thread uses it without the lock */
+    struct fair_list runs;
+    const struct digest_run *hashing; /* in `runs`; the thread uses it without the lock */
     bool stopping;
     struct heartbeat heartbeat;
     struct digester_hooks hooks;
     pthread_t thread;
 };
 
-/* Hashes the next piece of a task. Returns the number of bytes that were hashed. */
-static uint64_t hash_piece(struct digest_task *task)
+/* Hashes the next piece of a run. Returns the number of bytes that were hashed. */
+static uint64_t hash_piece(struct digest_run *run)
 {
-    const struct MHD_IoVec *part = &task->payload->parts[task->part];
-    const uint64_t left = part->iov_len - task->offset;
+    const struct MHD_IoVec *part = &run->payload->parts[run->part];
+    const uint64_t left = part->iov_len - run->offset;
     const uint64_t bytes = left < DIGESTER_PIECE_BYTES ? left : DIGESTER_PIECE_BYTES;
-    digest_hashes_add(&task->hashes, (const char *)part->iov_base + task->offset, bytes);
-    task->offset += bytes;
-    if (task->offset == part->iov_len) {
-        task->part++;
-        task->offset = 0;
+    digest_hashes_add(&run->hashes, (const char *)part->iov_base + run->offset, bytes);
+    run->offset += bytes;
+    if (run->offset == part->iov_len) {
+        run->part++;
+        run->offset = 0;
     }
     return bytes;
 }
 
-/* Ends a task that is in no list. Its owner may free the task at once. Not under the lock. */
-static void task_end(const struct digester *digester, struct digest_task *task,
-                     enum gemmd_error status)
+/* Ends a run that is in no list. Its owner may free the run at once. Not under the lock. */
+static void run_end(const struct digester *digester, struct digest_run *run,
+                    enum gemmd_error status)
 {
-    digest_hashes_end(&task->hashes, task->values);
-    task->status = status;
-    digester->hooks.wake(task->request);
+    digest_hashes_end(&run->hashes, run->values);
+    run->status = status;
+    digester->hooks.wake(run->request);
 }
 
-/* Removes a task and ends it. Under the lock, which is given up meanwhile. */
-static void finish(struct digester *digester, struct digest_task *task, enum gemmd_error status)
+/* Removes a run and ends it. Under the lock, which is given up meanwhile. */
+static void finish(struct digester *digester, struct digest_run *run, enum gemmd_error status)
 {
-    fair_list_remove(&digester->tasks, &task->item);
+    fair_list_remove(&digester->runs, &run->item);
     pthread_mutex_unlock(&digester->lock);
-    task_end(digester, task, status);
+    run_end(digester, run, status);
     pthread_mutex_lock(&digester->lock);
 }
 
-/* Hashes a piece of a task. Under the lock, which is given up meanwhile. */
-static void advance(struct digester *digester, struct digest_task *task)
+/* Hashes a piece of a run. Under the lock, which is given up meanwhile. */
+static void advance(struct digester *digester, struct digest_run *run)
 {
-    digester->hashing = task;
+    digester->hashing = run;
     pthread_mutex_unlock(&digester->lock);
-    const uint64_t bytes = hash_piece(task);
+    const uint64_t bytes = hash_piece(run);
     pthread_mutex_lock(&digester->lock);
     digester->hashing = NULL;
-    fair_list_charge(&digester->tasks, &task->item, bytes);
-    if (task->unwanted)
-        finish(digester, task, GEMMD_ERR_CANCELLED);
-    else if (task->part == task->payload->count)
-        finish(digester, task, GEMMD_OK);
+    fair_list_charge(&digester->runs, &run->item, bytes);
+    if (run->unwanted)
+        finish(digester, run, GEMMD_ERR_CANCELLED);
+    else if (run->part == run->payload->count)
+        finish(digester, run, GEMMD_OK);
 }
 
-static struct digest_task *next_task(const struct digester *digester)
+static struct digest_run *next_run(const struct digester *digester)
 {
-    struct fair_item *item = fair_list_first(&digester->tasks);
-    return item == NULL ? NULL : OWNER_OF(item, struct digest_task, item);
+    struct fair_item *item = fair_list_first(&digester->runs);
+    return item == NULL ? NULL : OWNER_OF(item, struct digest_run, item);
 }
 
 static void *digester_run(void *argument)
 {
     struct digester *digester = argument;
-    struct digest_task *task;
+    struct digest_run *run;
     pthread_setname_np(pthread_self(), "digester");
     pthread_mutex_lock(&digester->lock);
     while (!digester->stopping) {
         heartbeat_beat(&digester->heartbeat);
-        task = next_task(digester);
-        if (task != NULL)
-            advance(digester, task);
+        run = next_run(digester);
+        if (run != NULL)
+            advance(digester, run);
         else
             pthread_cond_wait(&digester->changed, &digester->lock);
     }
-    while ((task = next_task(digester)) != NULL)
-        finish(digester, task, GEMMD_ERR_DRAINING);
+    while ((run = next_run(digester)) != NULL)
+        finish(digester, run, GEMMD_ERR_DRAINING);
     pthread_mutex_unlock(&digester->lock);
     return NULL;
 }
@@ -127,8 +127,8 @@ struct digester *digester_start(struct digester_hooks hooks, uint32_t tenants)
     if (digester == NULL)
         return NULL;
     digester->hooks = hooks;
-    if (!fair_list_open(&digester->tasks, tenants))
-        goto no_tasks;
+    if (!fair_list_open(&digester->runs, tenants))
+        goto no_runs;
     if (pthread_mutex_init(&digester->lock, NULL) != 0)
         goto no_lock;
     if (pthread_cond_init(&digester->changed, NULL) != 0)
@@ -142,8 +142,8 @@ no_thread:
 no_condition:
     pthread_mutex_destroy(&digester->lock);
 no_lock:
-    fair_list_close(&digester->tasks);
-no_tasks:
+    fair_list_close(&digester->runs);
+no_runs:
     free(digester);
     return NULL;
 }
@@ -174,34 +174,34 @@ void digester_destroy(struct digester *digester)
         return;
     pthread_cond_destroy(&digester->changed);
     pthread_mutex_destroy(&digester->lock);
-    fair_list_close(&digester->tasks);
+    fair_list_close(&digester->runs);
     free(digester);
 }
 
-void digester_push(struct digester *digester, struct digest_task *task, uint32_t tenant)
+void digester_push(struct digester *digester, struct digest_run *run, uint32_t tenant)
 {
-    digester->hooks.hand_over(task->request); /* before the digester can wake the request */
+    digester->hooks.hand_over(run->request); /* before the digester can wake the request */
     pthread_mutex_lock(&digester->lock);
     const bool takes = !digester->stopping;
     if (takes) {
-        fair_list_add(&digester->tasks, &task->item, tenant);
+        fair_list_add(&digester->runs, &run->item, tenant);
         pthread_cond_signal(&digester->changed);
     }
     pthread_mutex_unlock(&digester->lock);
     if (!takes)
-        task_end(digester, task, GEMMD_ERR_DRAINING);
+        run_end(digester, run, GEMMD_ERR_DRAINING);
 }
 
-bool digester_withdraw(struct digester *digester, struct digest_task *task)
+bool digester_withdraw(struct digester *digester, struct digest_run *run)
 {
     pthread_mutex_lock(&digester->lock);
-    const bool waits = fair_item_is_listed(&task->item) && digester->hashing != task;
+    const bool waits = fair_item_is_listed(&run->item) && digester->hashing != run;
     if (waits)
-        fair_list_remove(&digester->tasks, &task->item);
+        fair_list_remove(&digester->runs, &run->item);
     else
-        task->unwanted = true;
+        run->unwanted = true;
     pthread_mutex_unlock(&digester->lock);
     if (waits)
-        digest_hashes_end(&task->hashes, NULL);
+        digest_hashes_end(&run->hashes, NULL);
     return waits;
 }

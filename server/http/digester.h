@@ -33,17 +33,17 @@ void digest_hashes_add(const struct digest_hashes *hashes, const void *bytes, ui
 void digest_hashes_end(struct digest_hashes *hashes,
                        unsigned char values[DIGEST_ALGORITHMS][DIGEST_BYTES_MAX]);
 
-/* A payload that the digester hashes. The owner has zeroed the struct, set the first group of
- * fields and begun the hashes. The struct and the payload stay until the task has ended or was
- * withdrawn.
+/* A run of the digester: a payload that it hashes. The owner has zeroed the struct, set the first
+ * group of fields and begun the hashes. The struct and the payload stay until the run has ended or
+ * was withdrawn.
  */
-struct digest_task {
+struct digest_run {
     struct request *request; /* for the hooks; borrowed */
     const struct payload *payload;
     struct digest_hashes hashes;
 
-    /* Set when the task ends. GEMMD_ERR_DRAINING: the digester has stopped. GEMMD_ERR_CANCELLED:
-     * the task was withdrawn. */
+    /* Set when the run ends. GEMMD_ERR_DRAINING: the digester has stopped. GEMMD_ERR_CANCELLED:
+     * the run was withdrawn. */
     enum gemmd_error status;
     unsigned char values[DIGEST_ALGORITHMS][DIGEST_BYTES_MAX];
 
@@ -68,17 +68,17 @@ struct digester *digester_start(struct digester_hooks hooks, uint32_t tenants);
 /* Whether the digester has made progress since the last call. Wakes the digester for the next call.
  * Always called by the same thread. */
 bool digester_alive(struct digester *digester);
-/* Ends the thread after at most one more piece. The tasks that wait, and those that are pushed
+/* Ends the thread after at most one more piece. The runs that wait, and those that are pushed
  * later, end with GEMMD_ERR_DRAINING. Called once, by any thread. NULL is allowed. */
 void digester_stop(struct digester *digester);
 /* Frees the digester. Called after digester_stop, when no I/O thread runs. NULL is allowed. */
 void digester_destroy(struct digester *digester);
 
-/* Hands a task of a tenant, and its request, to the digester. A push never fails: the request is
- * woken when the task has ended, which may be at once. */
-void digester_push(struct digester *digester, struct digest_task *task, uint32_t tenant);
-/* Takes back a task. True: the task's request will not be woken. False: the task has ended, or ends
+/* Hands a run of a tenant, and its request, to the digester. A push never fails: the request is
+ * woken when the run has ended, which may be at once. */
+void digester_push(struct digester *digester, struct digest_run *run, uint32_t tenant);
+/* Takes back a run. True: the run's request will not be woken. False: the run has ended, or ends
  * after the piece that is being hashed. */
-bool digester_withdraw(struct digester *digester, struct digest_task *task);
+bool digester_withdraw(struct digester *digester, struct digest_run *run);
 
 #endif

@@ -24,7 +24,7 @@ struct digests {
     struct MHD_Response *response;
     struct payload payload;
     int status;
-    struct digest_task task;
+    struct digest_run run;
 };
 
 /* ---- the fields of a request ---- */
@@ -177,15 +177,15 @@ bool digests_hand_over(struct request *request, struct MHD_Response *response, i
                        const struct payload *payload)
 {
     struct digests *digests = request->digests;
-    digests->task = (struct digest_task){.request = request, .payload = &digests->payload};
-    if (!begin_wanted(digests, &digests->task.hashes)) {
+    digests->run = (struct digest_run){.request = request, .payload = &digests->payload};
+    if (!begin_wanted(digests, &digests->run.hashes)) {
         MHD_destroy_response(response);
         return false;
     }
     digests->response = response;
     digests->status = status;
     digests->payload = *payload;
-    digester_push(request->server->digester, &digests->task, request->tenant_number);
+    digester_push(request->server->digester, &digests->run, request->tenant_number);
     return true;
 }
 
@@ -197,7 +197,7 @@ bool digests_has_answer(const struct digests *digests)
 bool digests_withdraw(struct request *request)
 {
     struct digests *digests = request->digests;
-    if (!digester_withdraw(request->server->digester, &digests->task))
+    if (!digester_withdraw(request->server->digester, &digests->run))
         return false;
     MHD_destroy_response(digests->response);
     digests->response = NULL;
@@ -211,12 +211,12 @@ struct MHD_Response *digests_take_answer(struct request *request, int *status, u
     digests->response = NULL;
     *status = digests->status;
     *length = payload_bytes(&digests->payload);
-    if (digests->task.status != GEMMD_OK) {
+    if (digests->run.status != GEMMD_OK) {
         MHD_destroy_response(response);
-        fault_set(&request->fault, digests->task.status, NULL, "the daemon is shutting down");
+        fault_set(&request->fault, digests->run.status, NULL, "the daemon is shutting down");
         return NULL;
     }
-    response = add_digests(request, response, digests->task.values);
+    response = add_digests(request, response, digests->run.values);
     if (response == NULL)
         fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the digests");
     return response;

@@ -39,16 +39,16 @@ struct request_line {
  * be called before libmicrohttpd decodes the target in place. Pure. */
 bool guard_target(const char *target, size_t bytes);
 
-/* Reads the headers of a request: sets request->id and request->trace, checks the framing, and
- * fills in the fields of `request` that describe its body. Requires that the request line is a
- * method, a target and a version with one space between each, that each line ends with CR LF, holds
- * no other CR and no zero byte and does not continue on the next line, and that header names are
- * tokens. Requires exactly one Host (HTTP/1.0: at most one); allows a Content-Length of digits;
- * allows Transfer-Encoding from HTTP/1.1 on, as a single "chunked" and without Content-Length;
- * allows at most one Content-Encoding, of a supported coding. Allows one header each of the fields
- * that the daemon reads as a single value, such as Authorization. A violation
- * sets request->fault and returns its code: GEMMD_ERR_MALFORMED, GEMMD_ERR_TOO_LARGE for a
- * Content-Length over 64 bits or a compressed body that is longer than
+/* Reads the headers of a request: sets request->id and request->trace, checks the framing, opens
+ * the digests that the request sends or wants, and fills in the fields of `request` that describe
+ * its body. Requires that the request line is a method, a target and a version with one space
+ * between each, that each line ends with CR LF, holds no other CR and no zero byte and does not
+ * continue on the next line, and that header names are tokens. Requires exactly one Host (HTTP/1.0:
+ * at most one); allows a Content-Length of digits; allows Transfer-Encoding from HTTP/1.1 on, as a
+ * single "chunked" and without Content-Length; allows at most one Content-Encoding, of a supported
+ * coding. Allows one header each of the fields that the daemon reads as a single value, such as
+ * Authorization. A violation sets request->fault and returns its code: GEMMD_ERR_MALFORMED,
+ * GEMMD_ERR_TOO_LARGE for a Content-Length over 64 bits or a compressed body that is longer than
  * --max-body, or GEMMD_ERR_MEDIA_TYPE for the coding. */
 enum gemmd_error guard_headers(struct request *request, const struct request_line *line);
 

@@ -280,7 +280,7 @@ void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops
     counter_add_real(&shard->flops, flops);
 }
 
-void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns)
+void metrics_queue_wait(struct metrics_shard *shard, enum metrics_kind task, uint64_t duration_ns)
 {
     metrics_stage(shard, METRICS_STAGE_QUEUE, duration_ns);
     histogram_observe(&shard->queue_wait[task], metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS,

@@ -34,8 +34,8 @@ enum metrics_op {
 #define METRICS_OP_OF(operation_number) ((enum metrics_op)(operation_number))
 /* What a device does for a request: an operation, by number, or a copy. A request to infer is an
  * operation on the device. */
-enum metrics_task { METRICS_TASK_COPY = OPERATION_COUNT, METRICS_TASK_COUNT };
-#define METRICS_TASK_OF(operation_number) ((enum metrics_task)(operation_number))
+enum metrics_kind { METRICS_KIND_COPY = OPERATION_COUNT, METRICS_KIND_COUNT };
+#define METRICS_KIND_OF(operation_number) ((enum metrics_kind)(operation_number))
 enum metrics_stage {
     METRICS_STAGE_RECEIVE,
     METRICS_STAGE_QUEUE,
@@ -160,13 +160,13 @@ bool metrics_count_tenants(struct metrics *metrics, uint32_t tenants);
 /* Observes the duration of one stage. */
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns);
 /* Observes the time that a work waited in the queue, as METRICS_STAGE_QUEUE and by task. */
-void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns);
+void metrics_queue_wait(struct metrics_shard *shard, enum metrics_kind task, uint64_t duration_ns);
 /* A work that a kernel has computed. `kernel` is a static string. `bytes` are the bytes that the
  * kernel read and wrote, and `busy_ns` is the work's part of the time of its launch. `lengths` are
  * m, n and k of a product, and operation->lengths of another operation. */
 enum { METRICS_SHAPE_LENGTHS = 3 };
 struct metrics_work {
-    enum metrics_task task;
+    enum metrics_kind task;
     const char *kernel;
     enum gemmd_dtype dtype;
     double flops, bytes;

@@ -17,15 +17,15 @@ enum { LABELS_MAX = 400, LABEL_MAX = 160 };
 /* The sums over all shards for one kernel, task and type. */
 struct kernel_total {
     const char *name;
-    enum metrics_task task;
+    enum metrics_kind task;
     enum gemmd_dtype dtype;
     uint64_t works, busy_ns;
     double flops, bytes;
 };
 
-const char *metrics_task_name(enum metrics_task task)
+const char *metrics_task_name(enum metrics_kind task)
 {
-    return task == METRICS_TASK_COPY ? "copy" : operation_table[(int)task]->name;
+    return task == METRICS_KIND_COPY ? "copy" : operation_table[(int)task]->name;
 }
 
 /* Adds the counts of one kernel to the totals. Kernels for which the table has no place are added

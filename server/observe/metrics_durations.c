@@ -140,7 +140,7 @@ void metrics_write_histograms(struct metrics_writer *writer, struct metrics *met
                    "Time that works waited in the queue, by what the device then did: an operation "
                    "such as gemm (for requests to infer too), or copy (of a resident tensor).");
     struct observed others = {0, 0};
-    for (size_t task = 0; task < METRICS_TASK_COUNT; task++) {
+    for (size_t task = 0; task < METRICS_KIND_COUNT; task++) {
         const struct observed here =
             observed_in(metrics, offsetof(struct metrics_shard, queue_wait) +
                                      task * sizeof(struct metrics_histogram));
@@ -150,7 +150,7 @@ void metrics_write_histograms(struct metrics_writer *writer, struct metrics *met
             others.sum += here.sum;
             continue;
         }
-        snprintf(labels, sizeof(labels), "op=\"%s\"", metrics_task_name((enum metrics_task)task));
+        snprintf(labels, sizeof(labels), "op=\"%s\"", metrics_task_name((enum metrics_kind)task));
         write_histogram(writer, metrics, labels,
                         offsetof(struct metrics_shard, queue_wait) +
                             task * sizeof(struct metrics_histogram),

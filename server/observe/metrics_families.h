@@ -62,7 +62,7 @@ uint64_t metrics_shards_sum(const struct metrics *metrics, size_t offset);
     metrics_shards_sum(metrics, offsetof(struct metrics_shard, field))
 
 /* "gemm", the name of another operation, or "copy". */
-const char *metrics_task_name(enum metrics_task task);
+const char *metrics_task_name(enum metrics_kind task);
 
 /* The requests that have ended, and those that were refused. */
 void metrics_write_requests(struct metrics_writer *writer, struct metrics *metrics);

@@ -54,7 +54,7 @@ struct metrics_tally {
 /* The works that one kernel has computed for one task and type. */
 struct metrics_kernel {
     const char *name; /* the first three are written before the kernel is counted in kernel_count */
-    enum metrics_task task;
+    enum metrics_kind task;
     enum gemmd_dtype dtype;
     struct metrics_tally tally;
 };
@@ -66,7 +66,7 @@ enum { METRICS_CELL_PLACES = 128 };
 struct metrics_cell {
     atomic_bool used; /* set after the first write of all other fields */
     const char *kernel;
-    enum metrics_task task;
+    enum metrics_kind task;
     enum gemmd_dtype dtype;
     uint8_t classes[METRICS_SHAPE_LENGTHS];
     struct metrics_tally tally;
@@ -87,7 +87,7 @@ struct metrics_shard {
     struct metrics_histogram duration[METRICS_OP_COUNT];
     struct metrics_histogram stages[METRICS_STAGE_COUNT];
     struct metrics_histogram launch_requests; /* gemmd_batch_size */
-    struct metrics_histogram queue_wait[METRICS_TASK_COUNT];
+    struct metrics_histogram queue_wait[METRICS_KIND_COUNT];
     struct metrics_kernel kernels[METRICS_KERNELS_MAX + 1]; /* the last: all others */
     _Atomic uint32_t kernel_count;
     _Atomic uint64_t request_bytes, response_bytes, early_copy_bytes, link_bytes, busy_ns;

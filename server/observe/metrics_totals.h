@@ -38,7 +38,7 @@ extern const uint64_t metrics_shape_bounds[METRICS_SHAPE_BOUNDS];
 
 struct metrics_cell_total {
     const char *kernel; /* static */
-    enum metrics_task task;
+    enum metrics_kind task;
     enum gemmd_dtype dtype;
     uint8_t classes[METRICS_SHAPE_LENGTHS]; /* 0 ... METRICS_SHAPE_BOUNDS */
     uint64_t works, busy_ns;

@@ -4,7 +4,7 @@
  *
  * A request makes a reservation at its headers and gives the reservation back when the request is
  * over. The limits are exact: reservations never exceed a limit, and a reservation that fits is
- * never refused. Thread-safe. No lock is taken, except to compute Retry-After for a refusal.
+ * never refused. Thread-safe. Taking, growing and giving back take no lock.
  */
 #ifndef SERVER_SCHEDULER_ADMISSION_H
 #define SERVER_SCHEDULER_ADMISSION_H

@@ -81,10 +81,10 @@ static bool start_early_copies(struct dispatch *dispatch)
     return bytes > 0;
 }
 
-static enum metrics_task task_of(const struct work *work)
+static enum metrics_kind task_of(const struct work *work)
 {
-    return work->task.kernel != NULL ? METRICS_TASK_OF(work->task.operation->number)
-                                     : METRICS_TASK_COPY;
+    return work->task.kernel != NULL ? METRICS_KIND_OF(work->task.operation->number)
+                                     : METRICS_KIND_COPY;
 }
 
 /* Submits works for as long as the device has room and works wait. `works` (may be NULL) were

@@ -2,11 +2,11 @@
  * dispatch.h - the dispatch thread, which feeds one device: it pops works from the queue whenever
  * a stream is free, submits them, and ends them when the device has finished.
  *
- * Whenever a stream has room, the thread takes the waiting works that can share a launch, and does
- * not wait for more works. A device has one dispatch thread: two threads would split launches, and
- * were slower. The thread also starts the early copies of bodies that are still being received
- * (early_copy.h), and runs readiness probes (probe.h), so that /readyz reports whether the device
- * computes.
+ * Whenever a stream has room, the thread takes the waiting works that can share a launch. The
+ * thread waits for more works only while very many requests are accepted: 20 microseconds after
+ * each round. A device has one dispatch thread: two threads would split launches, and were slower.
+ * The thread also starts the early copies of bodies that are still being received (early_copy.h),
+ * and runs readiness probes (probe.h), so that /readyz reports whether the device computes.
  *
  * Once the device is lost, all works that wait or are pushed later end with GEMMD_ERR_DEVICE_LOST.
  */

@@ -2,8 +2,9 @@
  * fair_queue.h - the works that wait, in the order in which they run: fairly between tenants, then
  * by priority, then by deadline. The owner of a fair queue locks it (queue.h).
  *
- * A fair queue has two lanes: one for works that have a launch of their own, and one for works that
- * may go in a shared launch. A flow is the waiting works of one tenant and lane. The flows of a
+ * A fair queue has two lanes: one for works that take a stream, alone, as a group or as a stack on
+ * the CPU, and one for works that go in shared launches, which read operands in host memory
+ * (work.shared_launch). A flow is the waiting works of one tenant and lane. The flows of a
  * lane share fairly by start-time fair queueing (sfq.h). Within a flow the highest priority comes
  * first, and within a priority the earliest deadline (struct edf_queue). A client chooses its own
  * priorities and deadlines, so that neither passes the works of another tenant.

@@ -10,9 +10,10 @@
  * of a work counts the bytes of all its operands and results, also of resident operands and of
  * operands and results in shared memory, so that the same product always costs the same.
  *
- * The queue has two lanes: works that run on a stream of their own, and works that run on a stream
- * for shared launches. The caller of queue_pop says which kind of stream is free. queue_pop takes
- * along the other works that may go in the same launch.
+ * The queue has two lanes: works that take a stream, alone, as a group or as a stack on the CPU,
+ * and works that run on a stream for shared launches (work.shared_launch). The caller of queue_pop
+ * says which kind of stream is free. queue_pop takes along the other works that may go in the same
+ * launch.
  *
  * The next work is the first of one of the two lanes. If the first works of both lanes belong to
  * one tenant, the one with the higher priority is next, and with equal priorities the one that
@@ -77,7 +78,9 @@ bool queue_cancel(struct queue *queue, struct work *work);
 
 /* What the device has room for. */
 struct queue_room {
-    uint32_t exclusive;    /* most works of a group, or of a stack on the CPU; 0: no such stream */
+    /* Most works of a launch of the first lane: of a group, or of a stack on the CPU. 0: no stream
+     * of that lane is free. */
+    uint32_t exclusive;
     uint32_t shared;       /* most works of a shared launch; 0: no room for a shared launch */
     uint64_t shared_bytes; /* most bytes of a launch of several works */
 };

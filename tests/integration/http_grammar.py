@@ -76,7 +76,7 @@ PARAMETERS = {
     "window": NUMBERS, "offset": NUMBERS, "mask": ["none", "add", "bool", "i8"], "mask_batch": NUMBERS,
     "mask_heads": NUMBERS, "mask_sq": NUMBERS, "scale": NUMBERS, "softcap": NUMBERS, "timeout_ms": NUMBERS, "wait_ms": NUMBERS,
     "priority": ["0", "4", "9", "10"], "dtype": ["f64", "f32", "f16", "bf16", "f8_e4m3", "i8", "i32", "f33"],
-    "out": ["f32", "f64", "i32", "f16"], "precision": ["full", "tf32", "f8"], "act": ["none", "relu", "gelu", "silu"],
+    "out": ["f32", "f64", "i32", "f16"], "precision": ["full", "tf32", "f8"], "act": ["none", "relu", "gelu", "gelu_tanh"],
     "transa": ["0", "1"], "transb": ["0", "1"], "bias": ["0", "1"], "causal": ["0", "1"], "lse": ["0", "1"],
     "lens": ["0", "1"], "evictable": ["0", "1"], "layout": ["bhsd", "bshd", "nchw", "nhwc"],
     "verify": ["none", "freivalds"],

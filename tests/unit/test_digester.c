@@ -13,9 +13,9 @@ enum { TENANTS = 4, TASKS = 64, LARGE_BYTES = 16 * DIGESTER_PIECE_BYTES };
 
 /* A request, as the hooks see it. */
 struct asked {
-    struct digest_task task;
+    struct digest_run run;
     struct payload payload;
-    uint32_t rank;       /* how many tasks ended before */
+    uint32_t rank;       /* how many runs ended before */
     void (*ended)(void); /* called by the thread that wakes the request; NULL: nothing to do */
     atomic_uint handed_over, woken;
 };
@@ -24,7 +24,7 @@ static struct digester *digester;
 static struct asked all[TASKS];
 static unsigned char *bytes;
 static atomic_uint ends;
-static sem_t last; /* posted when the last task of a test ends */
+static sem_t last; /* posted when the last run of a test ends */
 
 static void hand_over(struct request *request)
 {
@@ -66,10 +66,10 @@ static struct asked *push(uint32_t number, uint32_t tenant, size_t length)
 {
     struct asked *asked = &all[number];
     asked->payload = (struct payload){.parts = {{bytes, length}}, .count = 1};
-    asked->task.request = (struct request *)(void *)asked;
-    asked->task.payload = &asked->payload;
-    ck_assert(digest_hashes_begin(&asked->task.hashes, DIGEST_SHA256));
-    digester_push(digester, &asked->task, tenant);
+    asked->run.request = (struct request *)(void *)asked;
+    asked->run.payload = &asked->payload;
+    ck_assert(digest_hashes_begin(&asked->run.hashes, DIGEST_SHA256));
+    digester_push(digester, &asked->run, tenant);
     return asked;
 }
 
@@ -117,18 +117,18 @@ START_TEST(the_digests_are_right)
     const size_t first = lengths[_i], second = 3 * DIGESTER_PIECE_BYTES - first;
     asked->payload =
         (struct payload){.parts = {{bytes, first}, {bytes + first, second}}, .count = 2};
-    asked->task.request = (struct request *)(void *)asked;
-    asked->task.payload = &asked->payload;
+    asked->run.request = (struct request *)(void *)asked;
+    asked->run.payload = &asked->payload;
     asked->ended = post_last;
-    ck_assert(digest_hashes_begin(&asked->task.hashes, DIGEST_SHA256));
-    ck_assert(digest_hashes_begin(&asked->task.hashes, DIGEST_SHA512));
-    digester_push(digester, &asked->task, 0);
+    ck_assert(digest_hashes_begin(&asked->run.hashes, DIGEST_SHA256));
+    ck_assert(digest_hashes_begin(&asked->run.hashes, DIGEST_SHA512));
+    digester_push(digester, &asked->run, 0);
     sem_wait(&last);
-    ck_assert_int_eq(asked->task.status, GEMMD_OK);
+    ck_assert_int_eq(asked->run.status, GEMMD_OK);
     gnutls_hash_fast(GNUTLS_DIG_SHA256, bytes, first + second, expected);
-    ck_assert_mem_eq(asked->task.values[DIGEST_SHA256], expected, 32);
+    ck_assert_mem_eq(asked->run.values[DIGEST_SHA256], expected, 32);
     gnutls_hash_fast(GNUTLS_DIG_SHA512, bytes, first + second, expected);
-    ck_assert_mem_eq(asked->task.values[DIGEST_SHA512], expected, 64);
+    ck_assert_mem_eq(asked->run.values[DIGEST_SHA512], expected, 64);
 }
 END_TEST
 
@@ -138,7 +138,7 @@ static void push_and_withdraw(void)
         push(i, i % 2, LARGE_BYTES);
     for (uint32_t i = 1; i < 9; i++)
         if (i != 5)
-            ck_assert(digester_withdraw(digester, &all[i].task));
+            ck_assert(digester_withdraw(digester, &all[i].run));
     all[5].ended = post_last;
 }
 
@@ -147,7 +147,7 @@ START_TEST(what_waits_can_be_withdrawn)
     on_the_thread(push_and_withdraw);
     for (uint32_t i = 1; i < 9; i++)
         ck_assert_uint_eq(atomic_load(&all[i].woken), i == 5);
-    ck_assert(!digester_withdraw(digester, &all[5].task)); /* it has ended */
+    ck_assert(!digester_withdraw(digester, &all[5].run)); /* it has ended */
     ck_assert_uint_eq(atomic_load(&ends), 2);
 }
 END_TEST
@@ -157,14 +157,14 @@ static void push_one(void)
     push(1, 0, LARGE_BYTES)->ended = post_last;
 }
 
-/* A task is withdrawn at some time while it is hashed: it is woken exactly once, or not at all. */
+/* A run is withdrawn at some time while it is hashed: it is woken exactly once, or not at all. */
 START_TEST(what_is_hashed_ends_after_its_piece)
 {
     all[0].ended = push_one;
     push(0, 0, 1);
     while (atomic_load(&all[1].handed_over) == 0)
         ;
-    if (digester_withdraw(digester, &all[1].task)) {
+    if (digester_withdraw(digester, &all[1].run)) {
         ck_assert_uint_eq(atomic_load(&all[1].woken), 0);
         return;
     }
@@ -183,9 +183,9 @@ START_TEST(a_backlog_does_not_hold_up_the_end)
     push(TASKS - 1, 0, 1); /* ends at once */
     for (uint32_t i = 0; i < TASKS; i++) {
         ck_assert_uint_eq(atomic_load(&all[i].woken), 1);
-        refused += all[i].task.status == GEMMD_ERR_DRAINING;
+        refused += all[i].run.status == GEMMD_ERR_DRAINING;
     }
-    ck_assert_int_eq(all[TASKS - 1].task.status, GEMMD_ERR_DRAINING);
+    ck_assert_int_eq(all[TASKS - 1].run.status, GEMMD_ERR_DRAINING);
     ck_assert_uint_ge(refused, TASKS / 2);
     digester_destroy(digester);
     digester = NULL;

@@ -185,12 +185,12 @@ static void use_everything(struct metrics_shard *shard, const char *const *kerne
                               (enum gemmd_error)code, 1, 1, 1);
     for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++)
         metrics_stage(shard, (enum metrics_stage)stage, 1);
-    for (int task = 0; task < METRICS_TASK_COUNT; task++)
-        metrics_queue_wait(shard, (enum metrics_task)task, 1);
+    for (int task = 0; task < METRICS_KIND_COUNT; task++)
+        metrics_queue_wait(shard, (enum metrics_kind)task, 1);
     for (uint32_t i = 0; i < count; i++)
         for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
-            for (int task = 0; task < METRICS_TASK_COUNT; task++)
-                metrics_work(shard, &(struct metrics_work){(enum metrics_task)task,
+            for (int task = 0; task < METRICS_KIND_COUNT; task++)
+                metrics_work(shard, &(struct metrics_work){(enum metrics_kind)task,
                                                            kernels[i],
                                                            (enum gemmd_dtype)dtype,
                                                            1,
@@ -233,7 +233,7 @@ START_TEST(a_daemon_that_has_used_everything_has_at_most_500_series)
     ck_assert_uint_eq(sum_of(text, "gemmd_requests_total{"),
                       2 * METRICS_OP_COUNT * (GEMMD_DTYPE_COUNT + 1) * GEMMD_ERR_COUNT);
     ck_assert_uint_eq(sum_of(text, "gemmd_kernel_works_total{"),
-                      2 * 8 * GEMMD_DTYPE_COUNT * METRICS_TASK_COUNT);
+                      2 * 8 * GEMMD_DTYPE_COUNT * METRICS_KIND_COUNT);
     free(text);
     metrics_destroy(metrics);
 }
@@ -244,7 +244,7 @@ START_TEST(the_first_series_of_a_family_stay)
     struct metrics *metrics = metrics_create(1, &identity);
     struct metrics_shard *shard = metrics_shard(metrics, 0);
     static const char *const kernels[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
-    const struct metrics_work last = {METRICS_TASK_COPY, "last", GEMMD_I32, 1, 1, 1, 0, {1, 1, 1}};
+    const struct metrics_work last = {METRICS_KIND_COPY, "last", GEMMD_I32, 1, 1, 1, 0, {1, 1, 1}};
     count_request(shard, METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 1, 1);
     metrics_work(shard, &last);
     free(expose_text(metrics));
@@ -265,7 +265,7 @@ END_TEST
 START_TEST(works_are_counted_by_kernel_and_type)
 {
     struct metrics *metrics = metrics_create(2, &identity);
-    const struct metrics_work product = {METRICS_TASK_OF(OPERATION_GEMM),
+    const struct metrics_work product = {METRICS_KIND_OF(OPERATION_GEMM),
                                          "tiled",
                                          GEMMD_F16,
                                          8,
@@ -273,7 +273,7 @@ START_TEST(works_are_counted_by_kernel_and_type)
                                          1500000000,
                                          METRICS_NO_TENANT,
                                          {1, 1, 1}};
-    const struct metrics_work attention = {METRICS_TASK_OF(OPERATION_ATTENTION),
+    const struct metrics_work attention = {METRICS_KIND_OF(OPERATION_ATTENTION),
                                            "tiled",
                                            GEMMD_F16,
                                            5,

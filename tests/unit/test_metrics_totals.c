@@ -22,7 +22,7 @@ static void teardown(void)
 
 static void count(uint32_t shard, const char *kernel, uint64_t m, uint64_t n, uint64_t k)
 {
-    const struct metrics_work work = {.task = METRICS_TASK_OF(OPERATION_GEMM),
+    const struct metrics_work work = {.task = METRICS_KIND_OF(OPERATION_GEMM),
                                       .kernel = kernel,
                                       .dtype = GEMMD_F32,
                                       .flops = 10,

@@ -2,9 +2,11 @@
  * compute_call.h - one product or other operation that a request asks for: its parameters, its
  * memory and its work for the device.
  *
- * compute_call_open, at the headers, refuses every request that can be refused without its body. It
- * makes the call's reservation of the admission limits. The shapes of a raw body are in the query,
- * so compute_call_open also takes all memory of a request with a raw body. Bodies of other formats
+ * A request that can be refused without its body is refused at the headers: for its parameters and
+ * resident operands in compute_call_settle, for its length, its size and its memory in
+ * compute_call_open. compute_call_open makes the call's reservation of the admission limits. The
+ * shapes of a raw body are in the query, so compute_call_open also takes all memory of a request
+ * with a raw body. Bodies of other formats
  * have the shapes inside. Their results are added to the reservation, and memory for the results is
  * taken, in compute_call_bind, or as soon as the format's header has arrived. A body that is
  * chunked or compressed and has its shapes inside has no known length. Its reservation grows with
@@ -137,18 +139,23 @@ struct body_length {
  */
 void compute_call_begin(struct compute_call *call, const struct call_operation *operation);
 /* Acquires the resident operands that the parameters name, unless the call has them already, checks
- * the request, and sets timeout_ms and priority. Called when all parameters are set. */
+ * the request, and sets timeout_ms and priority. Called when all parameters are set.
+ * GEMMD_ERR_NOT_FOUND, GEMMD_ERR_FORBIDDEN: a tensor or a sequence is not there, or another
+ * tenant's; GEMMD_ERR_MALFORMED; GEMMD_ERR_UNSUPPORTED. */
 enum gemmd_error compute_call_settle(struct compute_call *call, struct services *services,
                                      const char *tenant, struct fault *fault);
 /* Computes the layout of a raw body from the request's parameters. Operands that lie in the
  * client's memory are left out of the layout afterwards (operand_layout_leave_out).
  * GEMMD_ERR_TOO_LARGE. */
 enum gemmd_error compute_call_layout(struct compute_call *call, struct fault *fault);
-/* Admits the call at the request's headers: chooses the device that computes (executor.h), makes
- * the reservation, and takes the memory of the body. The caller has begun and
+/* Admits the call at the request's headers: checks the length of the body, chooses the device that
+ * computes (executor.h), makes the reservation, prepares a call whose body is raw (call_prepare),
+ * and takes the memory of the body. The caller has begun and
  * settled the call, and has set the formats, `shapes_inside`, `sends_lse`,
  * `front_bytes`, the deadline, `residents`, `client_memory`, `config`, `memory` and work.tenant.
- * After a failure compute_call_close must be called. */
+ * After a failure compute_call_close must be called. GEMMD_ERR_MALFORMED: a raw body has another
+ * length; GEMMD_ERR_TOO_LARGE (--max-body); other errors are those of queue_admit and call_prepare;
+ * GEMMD_ERR_OUT_OF_MEMORY: no pinned memory for the body. */
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault);
 /* Starts to look for the operands in the body while it arrives: finds them if that needs no byte of
@@ -157,7 +164,9 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
 enum gemmd_error compute_call_look_ahead(struct compute_call *call, struct services *services,
                                          struct fault *fault);
 /* Appends bytes to the body. If the call looks ahead and at least call->look_at_bytes of the body
- * have arrived, looks for the operands, and starts the early copy if they were found. */
+ * have arrived, looks for the operands, and starts the early copy if they were found.
+ * GEMMD_ERR_MALFORMED: more bytes than a raw body has; GEMMD_ERR_TOO_LARGE (--max-body);
+ * GEMMD_ERR_OUT_OF_MEMORY; errors of admission_grow and of compute_call_copy_early. */
 enum gemmd_error compute_call_append(struct compute_call *call, struct services *services,
                                      const void *bytes, uint64_t length, struct fault *fault);
 /* Whether the device copies early and the body is large enough for an early copy. For callers that
@@ -170,7 +179,9 @@ enum gemmd_error compute_call_copy_early(struct compute_call *call, struct servi
                                          const union call_request *request,
                                          const union call_operands *operands, struct fault *fault);
 /* Finds the operands in the complete body, and prepares call->work for the queue. Only work.done,
- * work.started and work.queued_ns are left to the caller, who then calls compute_call_push. */
+ * work.started and work.queued_ns are left to the caller, who then calls compute_call_push.
+ * GEMMD_ERR_MALFORMED or GEMMD_ERR_UNSUPPORTED: the operands; other errors are those of
+ * call_prepare and GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,
                                    struct fault *fault);
 /* Does the same as compute_call_bind for operands that the caller has found. The caller has also

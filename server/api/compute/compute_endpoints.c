@@ -338,7 +338,8 @@ static bool compute_chunk(struct request *request, const void *bytes, uint64_t l
     return compute_call_append(call, services, bytes, length, &request->fault) == GEMMD_OK;
 }
 
-/* Runs on the thread that ends the work: the dispatch thread or the main thread. */
+/* Runs on the thread that ends the work: the dispatch thread, the main thread, or, if the device is
+ * lost, the I/O thread that pushes the work. */
 static void compute_work_done(struct work *work)
 {
     const struct compute_request *state =
