@@ -56,6 +56,10 @@ class Outcome:
         return self.completed / self.seconds
 
 
+# gemmd-bench-paced sends for a second before the seconds that count.
+WARM_S = 1
+
+
 class Square:
     """f32 products of n x n by n x n, sent by gemmd-bench-paced. `resident`: the operands are tensors
     of the daemon, the result stays there, and the requests have no body. `expect`: the requests ask
