@@ -123,6 +123,68 @@ static void interleave(const char *const lines[LINES], uint64_t count, uint64_t 
         }
 }
 
+typedef uint64_t doubles
+    __attribute__((vector_size(SIDE * sizeof(uint64_t)), aligned(1), may_alias));
+
+/* Writes `count` lines of 8-byte elements side by side, SIDE steps of SIDE lines at a time. The
+ * steps are `row` bytes apart. */
+INLINE void interleave_doubles_body(const char *const lines[LINES], uint64_t count, uint64_t depth,
+                                    uint64_t row, char *to)
+{
+    const uint64_t squares = count / SIDE * SIDE, whole = depth / SIDE * SIDE;
+    for (uint64_t p = 0; p < whole; p += SIDE)
+        for (uint64_t l = 0; l < squares; l += SIDE) {
+            const uint64_t at = p * sizeof(uint64_t);
+            char *square = to + p * row + l * sizeof(uint64_t);
+            const doubles a = *(const doubles *)(const void *)(lines[l] + at);
+            const doubles b = *(const doubles *)(const void *)(lines[l + 1] + at);
+            const doubles c = *(const doubles *)(const void *)(lines[l + 2] + at);
+            const doubles d = *(const doubles *)(const void *)(lines[l + 3] + at);
+            const doubles ab_even = __builtin_shufflevector(a, b, 0, 4, 2, 6);
+            const doubles ab_odd = __builtin_shufflevector(a, b, 1, 5, 3, 7);
+            const doubles cd_even = __builtin_shufflevector(c, d, 0, 4, 2, 6);
+            const doubles cd_odd = __builtin_shufflevector(c, d, 1, 5, 3, 7);
+            *(doubles *)(void *)square = __builtin_shufflevector(ab_even, cd_even, 0, 1, 4, 5);
+            *(doubles *)(void *)(square + row) =
+                __builtin_shufflevector(ab_odd, cd_odd, 0, 1, 4, 5);
+            *(doubles *)(void *)(square + 2 * row) =
+                __builtin_shufflevector(ab_even, cd_even, 2, 3, 6, 7);
+            *(doubles *)(void *)(square + 3 * row) =
+                __builtin_shufflevector(ab_odd, cd_odd, 2, 3, 6, 7);
+        }
+    for (uint64_t l = 0; l < count; l++)
+        for (uint64_t p = l < squares ? whole : 0; p < depth; p++)
+            memcpy(to + p * row + l * sizeof(uint64_t), lines[l] + p * sizeof(uint64_t),
+                   sizeof(uint64_t));
+}
+
+static void interleave_doubles_base(const char *const lines[LINES], uint64_t count, uint64_t depth,
+                                    uint64_t row, char *to)
+{
+    interleave_doubles_body(lines, count, depth, row, to);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static void interleave_doubles_avx2(const char *const lines[LINES],
+                                                                    uint64_t count, uint64_t depth,
+                                                                    uint64_t row, char *to)
+{
+    interleave_doubles_body(lines, count, depth, row, to);
+}
+#endif
+
+static void interleave_doubles(const char *const lines[LINES], uint64_t count, uint64_t depth,
+                               uint64_t row, char *to)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2")) {
+        interleave_doubles_avx2(lines, count, depth, row, to);
+        return;
+    }
+#endif
+    interleave_doubles_base(lines, count, depth, row, to);
+}
+
 void panels_transpose(const void *from, uint64_t from_pitch, uint64_t rows, uint64_t columns,
                       void *to, uint64_t to_pitch)
 {
@@ -175,9 +237,7 @@ INLINE void pack_along_k(const struct panels_operand *operand, uint64_t first, u
             interleave(lines, count, elements, width * size, operand->flip, to);
             continue;
         }
-        for (uint64_t l = 0; l < count; l++)
-            for (uint64_t p = 0; p < elements; p++)
-                memcpy(to + (p * width + l) * size, lines[l] + p * size, size);
+        interleave_doubles(lines, count, elements, width * size, to);
     }
 }
 
@@ -265,6 +325,12 @@ INLINE void pack_across_body(const struct panels_operand *operand, uint64_t firs
                 pack_panel(operand, to, &across, i * 16, count, 16, 4);
             else if (width == 12 && size == 4)
                 pack_panel(operand, to, &across, i * 12, count, 12, 4);
+            else if (width == 16 && size == 8)
+                pack_panel(operand, to, &across, i * 16, count, 16, 8);
+            else if (width == 8 && size == 8)
+                pack_panel(operand, to, &across, i * 8, count, 8, 8);
+            else if (width == 12 && size == 8)
+                pack_panel(operand, to, &across, i * 12, count, 12, 8);
             else
                 pack_panel(operand, to, &across, i * width, count, width, size);
         for (uint64_t i = 0; i < count && rest > 0; i++) {
