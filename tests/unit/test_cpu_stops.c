@@ -1,9 +1,11 @@
 /* The CPU's kernels of convolutions, reductions and softmaxes look inside of a long part whether
- * they have to stop, and then end with an incomplete result. */
+ * they have to stop, and `openblas` looks between the calls of a long product. The kernels then end
+ * with an incomplete result. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/team.h"
 #include "kernels/operations.h"
@@ -205,6 +207,100 @@ START_TEST(one_row_of_a_softmax)
 }
 END_TEST
 
+/* Products that `openblas` cuts into several calls. */
+static const struct long_product {
+    enum gemmd_dtype dtype, out;
+    bool transa, transb;
+    uint64_t m, n, k;
+    uint32_t calls; /* at least */
+} long_products[] = {
+    {GEMMD_F64, GEMMD_F64, false, false, 1450, 1470, 400, 4}, /* cut along m and k */
+    {GEMMD_F64, GEMMD_F64, true, true, 640, 640, 2100, 2},    /* along k */
+    {GEMMD_F32, GEMMD_F32, false, true, 2000, 2120, 400, 4},  /* along n and k */
+    {GEMMD_F16, GEMMD_F32, true, false, 1030, 4100, 390,
+     5}, /* in blocks of rows, one of them cut */
+};
+
+static double factor_of_k(uint64_t p, uint64_t period)
+{
+    return (double)(p % period) - (double)(period / 2);
+}
+
+static void put_element(enum gemmd_dtype dtype, unsigned char *data, uint64_t at, double value)
+{
+    const float single = (float)value;
+    if (dtype == GEMMD_F64)
+        memcpy(data + at * sizeof value, &value, sizeof value);
+    else
+        convert_narrow(dtype, &single, data + at * dtype_size(dtype), 1);
+}
+
+/* An operand whose element of a line and a step of k is a product of a number of each, which every
+ * type holds exactly. */
+static unsigned char *make_operand(enum gemmd_dtype dtype, uint64_t lines, uint64_t k, bool along_k,
+                                   uint64_t line_period, uint64_t k_period)
+{
+    unsigned char *data = malloc(lines * k * dtype_size(dtype));
+    ck_assert_ptr_nonnull(data);
+    for (uint64_t i = 0; i < lines; i++)
+        for (uint64_t p = 0; p < k; p++)
+            put_element(dtype, data, along_k ? i * k + p : p * lines + i,
+                        (double)(i % line_period + 1) * factor_of_k(p, k_period));
+    return data;
+}
+
+START_TEST(long_product_of_openblas)
+{
+    const struct long_product *of = &long_products[_i];
+    const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
+    const struct operation_kernel *kernel = NULL;
+    unsigned char *a = make_operand(of->dtype, of->m, of->k, !of->transa, 5, 7);
+    unsigned char *b = make_operand(of->dtype, of->n, of->k, of->transb, 3, 11);
+    const uint64_t elements = of->m * of->n, bytes = elements * dtype_size(of->out);
+    unsigned char *c = malloc(bytes);
+    ck_assert_ptr_nonnull(c);
+    struct gemm_problem problem = {.dtype = of->dtype,
+                                   .out = of->out,
+                                   .transa = of->transa,
+                                   .transb = of->transb,
+                                   .m = of->m,
+                                   .n = of->n,
+                                   .k = of->k,
+                                   .alpha = 1,
+                                   .batch = 1};
+    gemm_problem_contiguous(&problem);
+    problem.a = a;
+    problem.b = b;
+    problem.c = c;
+    ck_assert_int_eq(operation_select(&operation_gemm, &cpu, "openblas", &problem, &kernel, NULL),
+                     GEMMD_OK);
+
+    memset(c, 0xff, bytes);
+    const uint32_t asked = run(kernel, &problem, 0);
+    ck_assert_msg(asked + 1 >= of->calls, "asked %u times", asked);
+    double sum = 0;
+    for (uint64_t p = 0; p < of->k; p++)
+        sum += factor_of_k(p, 7) * factor_of_k(p, 11);
+    for (uint64_t i = 0; i < elements; i++) {
+        double got;
+        convert_to_f64(of->out, c + i * dtype_size(of->out), &got, 1);
+        const uint64_t factor = (i / of->n % 5 + 1) * (i % of->n % 3 + 1);
+        const double right = sum * (double)factor;
+        if (got != right)
+            ck_abort_msg("C(%lu, %lu) is %g and not %g", i / of->n, i % of->n, got, right);
+    }
+    memset(c, 0xff, bytes);
+    run(kernel, &problem, 1);
+    double last;
+    convert_to_f64(of->out, c + (elements - 1) * dtype_size(of->out), &last, 1);
+    ck_assert_msg(last != sum * (double)((of->m - 1) % 5 + 1) * (double)((of->n - 1) % 3 + 1),
+                  "computed all");
+    free(a);
+    free(b);
+    free(c);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cpu_stops");
@@ -215,6 +311,8 @@ int main(void)
     tcase_add_test(tests, many_filters);
     tcase_add_loop_test(tests, one_result_of_a_reduction, 0, 4);
     tcase_add_loop_test(tests, one_row_of_a_softmax, 0, 3);
+    tcase_add_loop_test(tests, long_product_of_openblas, 0,
+                        (int)(sizeof long_products / sizeof long_products[0]));
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
