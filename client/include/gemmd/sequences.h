@@ -51,15 +51,15 @@ struct gemmd_sequence_put {
     const char *name;
     uint64_t kv_heads; /* heads of the keys and values of a position */
     uint64_t d, dv;    /* elements of a head's key and value, 1 ... 256; a `dv` of 0 means `d` */
-    enum gemmd_dtype dtype;  /* GEMMD_F32, GEMMD_F16 or GEMMD_BF16; default GEMMD_F16 */
-    uint32_t layers;         /* 1 ... GEMMD_SEQUENCE_LAYERS_MAX; default 1 */
-    const char *fork;        /* the name of a sequence, whose shape and positions the new sequence
-                                has; the fields from kv_heads to layers are then left as they are.
-                                NULL: the new sequence has no positions */
-    int32_t has_length;      /* 1: a fork has the first `length` positions of each layer; default 0:
-                                all positions */
-    uint64_t length;         /* read only if has_length is not 0 */
-    uint32_t timeout_ms;     /* longest time of this request, as in struct gemmd_gemm */
+    enum gemmd_dtype dtype; /* GEMMD_F32, GEMMD_F16 or GEMMD_BF16; default GEMMD_F16 */
+    uint32_t layers;        /* 1 ... GEMMD_SEQUENCE_LAYERS_MAX; default 1 */
+    const char *fork;       /* the name of a sequence, whose shape and positions the new sequence
+                               has; the fields from kv_heads to layers are then left as they are.
+                               NULL: the new sequence has no positions */
+    int32_t has_length;  /* 1: a fork has the first `length` positions of each layer, which must all
+                            have as many; default 0: all positions */
+    uint64_t length;     /* read only if has_length is not 0 */
+    uint32_t timeout_ms; /* longest time of this request, as in struct gemmd_gemm */
     const char *request_id;  /* X-Request-Id to send, as in struct gemmd_gemm */
     void *user;              /* the caller's own pointer, see gemmd_request_user() */
     const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */

@@ -6,13 +6,14 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from .asynchronous import AsyncClient
+from .asynchronous import AsyncClient, AsyncSequence
 from .client import Client
 from .errors import (
     ConnectionFailed,
     GemmdError,
 )
 from .jobs import Job, JobStatus
+from .sequences import Sequence
 from .tensors import Tensor
 
 try:
@@ -20,4 +21,5 @@ try:
 except PackageNotFoundError:  # The package is used from a folder of its sources.
     __version__ = "unknown"
 
-__all__ = ["AsyncClient", "Client", "ConnectionFailed", "GemmdError", "Job", "JobStatus", "Tensor", "__version__"]
+__all__ = ["AsyncClient", "AsyncSequence", "Client", "ConnectionFailed", "GemmdError", "Job", "JobStatus", "Sequence",
+           "Tensor", "__version__"]

@@ -8,7 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Unpack
 
+import numpy as np
+
 from .arrays import Array
+from .attention import Layout
 from .client import Client
 from .reductions import ReduceName
 from .signatures import (
@@ -18,8 +21,10 @@ from .signatures import (
     Operand,
     ProductOptions,
     ReduceOptions,
+    SequenceOptions,
     SoftmaxOptions,
 )
+from .sequences import Sequence
 from .tensors import Tensor
 
 
@@ -117,6 +122,12 @@ class AsyncClient:
         """Deletes a resident tensor, like Client.delete()."""
         await self._call(self._client.delete, tensor)
 
+    async def sequence(self, name: str, kv_heads: int, d: int, *, dv: int | None = None, dtype: Any = np.float16,
+                       layers: int = 1) -> AsyncSequence:
+        """Creates a sequence, like Client.sequence()."""
+        return AsyncSequence(self, await self._call(self._client.sequence, name, kv_heads, d, dv=dv, dtype=dtype,
+                                                    layers=layers))
+
     async def close(self) -> None:
         """Waits for the requests in flight and closes the connections. The client makes no more requests."""
         self._closed = True
@@ -128,3 +139,44 @@ class AsyncClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+class AsyncSequence:
+    """A Sequence whose methods are coroutines. `sequence` has its attributes."""
+
+    def __init__(self, client: AsyncClient, sequence: Sequence) -> None:
+        self._client = client
+        self.sequence = sequence
+
+    async def refresh(self) -> None:
+        """Asks for the lengths, like Sequence.refresh()."""
+        await self._client._call(self.sequence.refresh)
+
+    async def append(self, k: Operand, v: Operand, *, layer: int = 0, position: int | None = None,
+                     layout: Layout = "bhsd") -> None:
+        """Appends positions, like Sequence.append()."""
+        await self._client._call(self.sequence.append, k, v, layer=layer, position=position, layout=layout)
+
+    async def attention(self, q: Operand, k: Operand | None = None, v: Operand | None = None,
+                        **options: Unpack[SequenceOptions]) -> Any:
+        """Computes an attention to the sequence, like Sequence.attention()."""
+        return await self._client._call(self.sequence.attention, q, k, v, **options)
+
+    async def kv(self, position: int = 0, count: int | None = None, *, layer: int = 0,
+                 layout: Layout = "bhsd") -> tuple[Array, Array]:
+        """Fetches positions, like Sequence.kv()."""
+        found: tuple[Array, Array] = await self._client._call(self.sequence.kv, position, count, layer=layer,
+                                                              layout=layout)
+        return found
+
+    async def truncate(self, length: int) -> None:
+        """Drops the last positions, like Sequence.truncate()."""
+        await self._client._call(self.sequence.truncate, length)
+
+    async def fork(self, name: str, length: int | None = None) -> AsyncSequence:
+        """Creates a sequence that shares positions, like Sequence.fork()."""
+        return AsyncSequence(self._client, await self._client._call(self.sequence.fork, name, length))
+
+    async def delete(self) -> None:
+        """Deletes the sequence, like Sequence.delete()."""
+        await self._client._call(self.sequence.delete)

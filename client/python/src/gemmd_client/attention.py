@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from .arrays import DTYPES, NAMES, Array, refuse_subclass, to_numpy
+from .arrays import DTYPES, Array, refuse_subclass, to_numpy
 from .promotion import promoted
 from .seconds import milliseconds
 from .tensors import Tensor
@@ -21,14 +21,35 @@ def _sizes(shape: tuple[int, ...], layout: str) -> tuple[int, int, int, int]:
     return (batch, second, third, size) if layout == "bhsd" else (batch, third, second, size)
 
 
+def check_layout(layout: str) -> None:
+    """ValueError: there is no such layout."""
+    if layout not in get_args(Layout):
+        raise ValueError(f"layout is '{layout}'; it must be bhsd or bshd")
+
+
+def masked(value: Any, dtype: np.dtype[Any], whole: tuple[int, ...]) -> tuple[Array, dict[str, Any]]:
+    """Returns a mask with four dimensions, one of truth values as bytes, and the parameters that describe it. `dtype`
+    is the type of Q, and `whole` has the numbers of entries, heads, queries and keys."""
+    mask = to_numpy("mask", value, ATTENTION_TYPES, "b")
+    if mask.dtype == np.bool_:
+        mask = mask.view(np.int8)
+    if mask.dtype not in (np.int8, dtype):
+        raise TypeError(f"the mask has the type {mask.dtype}; it must be bool, int8 or the type of q")
+    shape = (1,) * (4 - mask.ndim) + mask.shape
+    if len(shape) != 4 or shape[3] != whole[3] or any(have not in (1, full) for have, full in zip(shape, whole)):
+        raise ValueError(f"the mask has the shape {mask.shape}; it must be {whole}, in which any but the last may be 1")
+    return np.ascontiguousarray(mask.reshape(shape)), {
+        "mask": "bool" if mask.dtype == np.int8 else "add", "mask_batch": shape[0], "mask_heads": shape[1],
+        "mask_sq": shape[2]}
+
+
 class Attention:
     """Q, K and V with their sizes, and the lengths of the entries of the batch. K and V may be
     resident tensors."""
 
     def __init__(self, q: Any, k: Any, v: Any, lens_q: Any, lens_kv: Any, layout: Layout,
                  mask: Any = None) -> None:
-        if layout not in get_args(Layout):
-            raise ValueError(f"layout is '{layout}'; it must be bhsd or bshd")
+        check_layout(layout)
         self.layout = layout
         self.q = self._operand("q", q)
         self.k = k if isinstance(k, Tensor) else self._operand("k", k)
@@ -53,7 +74,11 @@ class Attention:
             raise ValueError("lens_q and lens_kv must be given together")
         self.lens_q = self._lengths("lens_q", lens_q, self.sq)
         self.lens_kv = self._lengths("lens_kv", lens_kv, self.skv)
-        self.mask = None if mask is None else self._masked(mask)
+        self.mask: Array | None = None
+        self._mask_parameters: dict[str, Any] = {}
+        if mask is not None:
+            whole = (self.batch, self.heads, self.sq, self.skv)
+            self.mask, self._mask_parameters = masked(mask, DTYPES[self.dtype], whole)
 
     @staticmethod
     def _operand(name: str, value: Any) -> Array:
@@ -70,22 +95,6 @@ class Attention:
         if given.min() < 0 or given.max() > most:
             raise ValueError(f"{name} must be from 0 to {most}")
         return np.ascontiguousarray(given, np.int32)
-
-    def _masked(self, value: Any) -> Array:
-        """Returns the mask with four dimensions; one of truth values as bytes."""
-        mask = to_numpy("mask", value, ATTENTION_TYPES, "b")
-        if mask.dtype == np.bool_:
-            mask = mask.view(np.int8)
-        if mask.dtype != np.int8 and NAMES.get(mask.dtype) != self.dtype:
-            raise TypeError(f"the mask has the type {mask.dtype}; it must be bool, int8 or the type "
-                            "of q")
-        whole = (self.batch, self.heads, self.sq, self.skv)
-        shape = (1,) * (4 - mask.ndim) + mask.shape
-        if len(shape) != 4 or shape[3] != self.skv or any(
-                have not in (1, full) for have, full in zip(shape, whole)):
-            raise ValueError(f"the mask has the shape {mask.shape}; it must be {whole}, in which any "
-                             "but the last may be 1")
-        return np.ascontiguousarray(mask.reshape(shape))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -110,23 +119,22 @@ class Attention:
             "skv": self.skv, "d": self.d, "dv": self.dv, "dtype": self.dtype, "layout": self.layout}
         if self.lens_q is not None:
             found["lens"] = 1
-        if self.mask is not None:
-            found["mask"] = "bool" if self.mask.dtype == np.int8 else "add"
-            found["mask_batch"], found["mask_heads"], found["mask_sq"] = self.mask.shape[:3]
+        found |= self._mask_parameters
         for name, part in (("k", self.k), ("v", self.v)):
             if isinstance(part, Tensor):
                 found[name] = part.parameter()
         return found
 
 
-def attention_parameters(operands: Attention, causal: bool, window: int | None, scale: float | None,
+def attention_parameters(sizes: dict[str, Any], causal: bool, window: int | None, scale: float | None,
                          softcap: float, priority: int, timeout: float | None,
                          kernel: str | None, offset: int | None) -> dict[str, Any]:
-    """Returns the parameters of a request; the arguments are those of Client.attention()."""
+    """Returns the parameters of a request, which has the parameters `sizes` too; the other arguments are those of
+    Client.attention()."""
     chosen = {
         "causal": (int(causal), 0), "window": (window, None), "offset": (offset, None),
         "scale": (None if scale is None else repr(float(scale)), None),
         "softcap": (float(softcap), 0.0), "priority": (priority, 4), "kernel": (kernel, None),
         "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}
-    return {**operands.parameters(),
+    return {**sizes,
             **{name: value for name, (value, usual) in chosen.items() if value != usual}}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence as SequenceABC
 from functools import partial
 from typing import Any, Literal, Unpack, overload
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from urllib.parse import quote
 import numpy as np
 
 from . import library
-from .arrays import DTYPES, NAMES, Array, like, to_numpy
+from .arrays import DTYPES, NAMES, Array, dtype_name, like, to_numpy
 from .attention import Attention, Layout, attention_parameters
 from .contractions import einsum, tensordot
 from .convolution import ConvLayout, Convolution, ConvWLayout, Padding
@@ -23,6 +24,7 @@ from .products import Product, product_parameters
 from .reductions import Axis, ReduceName, Reduction, Softmax, deviation, product as host_product
 from .results import Result
 from .seconds import milliseconds
+from .sequences import Sequence, sequence_path
 from .signatures import (
     AttentionOptions,
     ConvOptions,
@@ -321,17 +323,20 @@ class Client:
                                     softcap=softcap, priority=priority, timeout=timeout,
                                     kernel=kernel, offset=offset)
             return like(q)(result) if sums is None else (like(q)(result), like(q)(sums))
-        parameters = attention_parameters(operands, causal, window, scale, softcap, priority, timeout,
+        parameters = attention_parameters(operands.parameters(), causal, window, scale, softcap, priority, timeout,
                                           kernel, offset)
-        if not lse:
-            answer = self._http.request("POST", "/attention", parameters, operands.sent,
-                                        timeout=timeout, result=True)
-            return like(q)(computed(answer))
-        answer = self._http.request("POST", "/attention", {**parameters, "lse": 1}, operands.sent,
-                                    timeout=timeout, headers={"Accept": "application/vnd.safetensors"})
+        return self._attend(q, parameters, operands.sent, operands.shape,
+                            (operands.batch, operands.heads, operands.sq) if lse else None, timeout)
+
+    def _attend(self, q: Any, parameters: dict[str, Any], sent: list[Array], shape: tuple[int, ...],
+                lse_shape: tuple[int, ...] | None, timeout: float) -> Any:
+        """Computes an attention over HTTP, with lse unless its shape is None."""
+        if lse_shape is None:
+            return like(q)(self._compute("/attention", parameters, sent, timeout).reshape(shape))
+        answer = self._http.request("POST", "/attention", {**parameters, "lse": 1}, sent, timeout=timeout,
+                                    headers={"Accept": "application/vnd.safetensors"})
         found = from_safetensors(bytes(answer.body))
-        return like(q)(found["o"].reshape(operands.shape)), like(q)(
-            found["lse"].reshape(operands.batch, operands.heads, operands.sq))
+        return like(q)(found["o"].reshape(shape)), like(q)(found["lse"].reshape(lse_shape))
 
     def attention_job(self, q: Operand, k: Operand, v: Operand, *, causal: bool = False,
                       window: int | None = None, scale: float | None = None, softcap: float = 0.0,
@@ -343,7 +348,7 @@ class Client:
         attention()."""
         operands = Attention(q, k, v, lens_q, lens_kv, layout, mask)
         return self._job("/attention",
-                         attention_parameters(operands, causal, window, scale, softcap, priority,
+                         attention_parameters(operands.parameters(), causal, window, scale, softcap, priority,
                                               timeout, kernel, offset),
                          operands.sent, Result(operands.shape, operands.result_type, None, q))
 
@@ -356,8 +361,8 @@ class Client:
     @overload
     def conv2d(self, x: Foreign, w: Operand, **options: Unpack[ConvOptions]) -> Foreign: ...
 
-    def conv2d(self, x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: Padding = 0,
-               dilation: int | Sequence[int] = 1, groups: int = 1, layout: ConvLayout = "nchw",
+    def conv2d(self, x: Any, w: Any, *, stride: int | SequenceABC[int] = 1, padding: Padding = 0,
+               dilation: int | SequenceABC[int] = 1, groups: int = 1, layout: ConvLayout = "nchw",
                w_layout: ConvWLayout = "kcrs", bias: Any = None, out: Any = None,
                out_dtype: Any = None, alpha: float = 1.0, act: Act = "none", precision: str = "full",
                priority: int = 4, timeout: float | None = None, kernel: str | None = None) -> Any:
@@ -518,13 +523,15 @@ class Client:
 
     def jobs(self) -> list[JobStatus]:
         """Lists the jobs of the client's tenant, the newest first."""
-        found: list[JobStatus] = []
+        return [job_status(one) for one in self._pages("/jobs")]
+
+    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
+        """Returns the descriptions on all pages of a list. The member that has them is called as its path."""
         after: str | None = ""
         while after is not None:
-            page = self._json("GET", "/jobs", {"after": after} if after else {})
-            found += [job_status(one) for one in page["jobs"]]
+            page = self._json("GET", path, {"after": after} if after else {})
+            yield from page[path[1:]]
             after = page["next"]
-        return found
 
     def job(self, id: str) -> Job:
         """Returns a job that was handed in elsewhere. Nothing is sent: a method of the job finds out
@@ -616,13 +623,20 @@ class Client:
 
     def tensors(self) -> list[Tensor]:
         """Lists the resident tensors, by name."""
-        found: list[Tensor] = []
-        after: str | None = ""
-        while after is not None:
-            page = self._json("GET", "/tensors", {"after": after} if after else {})
-            found += [Tensor.described(one, self) for one in page["tensors"]]
-            after = page["next"]
-        return found
+        return [Tensor.described(one, self) for one in self._pages("/tensors")]
+
+    def sequence(self, name: str, kv_heads: int, d: int, *, dv: int | None = None, dtype: Any = np.float16,
+                 layers: int = 1) -> Sequence:
+        """Creates a sequence of keys and values on the daemon's device, without positions, and replaces the sequence
+        that had the name. `d` and `dv` are the sizes of a head's key and value; default: dv = d. NoRoom: the device
+        has no room for it."""
+        parameters = {"kv_heads": kv_heads, "d": d, "dv": d if dv is None else dv, "dtype": dtype_name(dtype),
+                      "layers": layers}
+        return Sequence(self, self._json("PUT", sequence_path(name), parameters))
+
+    def sequences(self) -> list[Sequence]:
+        """Lists the sequences, by name."""
+        return [Sequence(self, one) for one in self._pages("/sequences")]
 
     def info(self) -> dict[str, Any]:
         """Returns the daemon's description: version, devices, kernels, limits."""

@@ -85,6 +85,22 @@ class AttentionOptions(Options, total=False):
     offset: int | None
 
 
+class SequenceOptions(Options, total=False):
+    """The keywords of attention() of a sequence."""
+
+    layer: int
+    position: int | None
+    skv: int | None
+    causal: bool
+    window: int | None
+    scale: float | None
+    softcap: float
+    layout: Layout
+    mask: Operand | None
+    offset: int | None
+    lse: bool
+
+
 class ConvOptions(ResultOptions, total=False):
     """The keywords of conv2d()."""
 
