@@ -2,12 +2,17 @@
 
 import asyncio
 import hashlib
+import os
 import pickle
+import re
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
-from test_python_client import client, transport  # noqa: F401 (fixtures)
+from daemon import PATIENCE_S
+from test_python_client import CLIENT, client, transport  # noqa: F401 (fixtures)
 
 from gemmd_client import AsyncClient, Client, Sequence
 from gemmd_client.errors import NotFound, PreconditionFailed
@@ -142,6 +147,20 @@ def test_handles_travel(url, client, made, rng):
     with pytest.raises(RuntimeError, match="the client is closed"):
         other.refresh()
     next(one for one in client.sequences() if one.name == "python-closed").delete()
+
+
+def test_the_example_decodes_what_float64_decodes(url):
+    """It chooses among tokens: a transformer that repeats a few would notice little."""
+    environment = {**os.environ, "GEMMD_URL": url, "PYTHONPATH": str(CLIENT)}
+    result = subprocess.run([sys.executable, CLIENT.parent / "examples/decode.py"], env=environment,
+                            capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (result.returncode, result.stderr) == (0, ""), result
+    held, tokens, _ = result.stdout.splitlines()
+    assert held.startswith("the sequence has 1023 positions and takes ")
+    different = re.fullmatch(r"1000 of 1000 tokens, (\d+) different ones, are those of float64", tokens)
+    assert different and int(different[1]) > 50, tokens
+    with Client(url) as client:
+        assert "example-decode" not in [sequence.name for sequence in client.sequences()]
 
 
 def test_coroutines(url, client, rng):
