@@ -7,7 +7,6 @@
 
 #include "proto/dtype.h"
 #include "proto/number.h"
-#include "proto/operands.h"
 #include "proto/parameter.h"
 
 /* ---- PUT ---- */
@@ -153,7 +152,7 @@ static void guess(const void *of, uint32_t elsewhere, uint64_t bytes, struct ope
     (void)out;
 }
 
-static const struct operand_table table = {
+const struct operand_table sequence_rows_table = {
     .path = "append",
     .names = "k, v",
     .npy_scalar = ": the array is a scalar",
@@ -178,7 +177,7 @@ bool sequence_rows_shapes(const struct sequence_rows_request *request, struct te
 static enum gemmd_error check_array(struct sequence_rows_request *r, uint32_t operand,
                                     struct tensor *array, struct fault *fault)
 {
-    const char *title = table.operands[operand].title;
+    const char *title = sequence_rows_table.operands[operand].title;
     uint64_t dims[3] = {1, 1, 1};
     char shape[TENSOR_MAX_RANK * 21];
     struct tensor expected;
@@ -189,7 +188,7 @@ static enum gemmd_error check_array(struct sequence_rows_request *r, uint32_t op
     tensor_shape_text(array, shape, sizeof shape);
     const uint32_t extra = array->rank == 4 && array->dims[0] == 1;
     if (array->rank - extra < 2 || array->rank - extra > 3)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, table.operands[operand].field,
+        return fault_set(fault, GEMMD_ERR_MALFORMED, sequence_rows_table.operands[operand].field,
                          "%s has the shape %s; it must be %s", title, shape,
                          r->layout == ATTENTION_BHSD ? "kv_heads, positions, head size"
                                                      : "positions, kv_heads, head size");
@@ -203,11 +202,20 @@ static enum gemmd_error check_array(struct sequence_rows_request *r, uint32_t op
         r->count = count;
     if (heads != r->kv_heads || count != r->count || dims[2] != (operand == K ? r->d : r->dv) ||
         count < 1 || count > GEMM_DIM_MAX || !shape_of(r, operand, &expected))
-        return fault_set(fault, GEMMD_ERR_MALFORMED, table.operands[operand].field,
+        return fault_set(fault, GEMMD_ERR_MALFORMED, sequence_rows_table.operands[operand].field,
                          "%s has the shape %s; the sequence has kv_heads=%" PRIu64 " d=%" PRIu64
                          " dv=%" PRIu64 ", and K and V must have as many positions",
                          title, shape, r->kv_heads, r->d, r->dv);
     return GEMMD_OK;
+}
+
+enum gemmd_error sequence_rows_check(struct sequence_rows_request *request, struct tensor arrays[2],
+                                     struct fault *fault)
+{
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < 2 && code == GEMMD_OK; i++)
+        code = check_array(request, i, &arrays[i], fault);
+    return code;
 }
 
 /* Derives the number of positions from the length of a raw body. */
@@ -237,11 +245,12 @@ enum gemmd_error sequence_rows_bind(struct sequence_rows_request *request, enum 
     if (format == FORMAT_RAW)
         code = count_raw(request, bytes, fault);
     if (code == GEMMD_OK)
-        code = operand_bind_front(&table, request, 0, format, &front, request->dtype, found, fault);
+        code = operand_bind_front(&sequence_rows_table, request, 0, format, &front, request->dtype,
+                                  found, fault);
     if (code == GEMMD_OK && format == FORMAT_SAFETENSORS)
-        code = operand_check_named(&table, request, found, fault);
-    for (uint32_t i = 0; i < 2 && code == GEMMD_OK && format != FORMAT_RAW; i++)
-        code = check_array(request, i, &found[i], fault);
+        code = operand_check_named(&sequence_rows_table, request, found, fault);
+    if (code == GEMMD_OK && format != FORMAT_RAW)
+        code = sequence_rows_check(request, found, fault);
     *k = found[K];
     *v = found[V];
     return code;

@@ -17,6 +17,7 @@
 #include "proto/attention_request.h"
 #include "proto/error.h"
 #include "proto/gemm_request.h"
+#include "proto/operands.h"
 #include "proto/tensor.h"
 
 enum { SEQUENCE_LAYERS_MAX = 256 };
@@ -55,6 +56,12 @@ bool sequence_kv_given(const struct sequence_rows_request *request, const char *
 /* Sets `k` and `v` to the types and shapes of `count` positions. False on overflow. */
 bool sequence_rows_shapes(const struct sequence_rows_request *request, struct tensor *k,
                           struct tensor *v);
+/* The table of K and V (operands.h). The table's request is a struct sequence_rows_request. */
+extern const struct operand_table sequence_rows_table;
+/* Compares K and V, which have been found, with the sequence's type and shape, and sets `count` to
+ * the number of their positions. GEMMD_ERR_MALFORMED: they are other ones. */
+enum gemmd_error sequence_rows_check(struct sequence_rows_request *request, struct tensor arrays[2],
+                                     struct fault *fault);
 /* Finds K and V in a complete body, as views onto the body, and sets `count` to the number of their
  * positions. A view may be `fortran`. GEMMD_ERR_MALFORMED: the body is not K and V of the
  * sequence's type and shape. */

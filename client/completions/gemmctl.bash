@@ -1,7 +1,7 @@
 # bash completion for gemmctl
 # shellcheck shell=bash
 
-# Prints names: contexts, or tensors, jobs, kernels or an operation's kernels (kernels:conv2d) that the daemon knows.
+# Prints names: contexts, or tensors, sequences, jobs, kernels or an operation's kernels (kernels:conv2d) that the daemon knows.
 # The daemon is the one that the options of the line being typed name.
 _gemmctl_names() {
     local -a words=() options=()
@@ -43,6 +43,8 @@ _gemmctl() {
         *:-*) words=$offered ;;
         gemm:* | attention:* | conv:* | reduce:* | softmax:* | 'tensor put':*) files=yes ;;
         'tensor get':* | 'tensor ls':* | 'tensor rm':*) words=$(_gemmctl_names tensors) ;;
+        'sequence append':*) words=$(_gemmctl_names sequences) files=yes ;;
+        'sequence '*:*) words=$(_gemmctl_names sequences) ;;
         'job status':* | 'job wait':* | 'job result':* | 'job cancel':*) words=$(_gemmctl_names jobs) ;;
         completion:*) words='bash zsh fish' ;;
         # @gemmctl-bash-words
@@ -50,7 +52,7 @@ _gemmctl() {
         ;;
     esac
     if [[ -n $files ]]; then
-        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        mapfile -t COMPREPLY < <(compgen -f -W "$words" -- "$current")
     else
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
     fi

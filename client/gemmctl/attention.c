@@ -1,5 +1,6 @@
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "client/gemmctl/destination.h"
@@ -18,6 +19,8 @@ struct attention_paths {
     const char *lens_q, *lens_kv; /* NULL: there are no lengths, or they are in the file `q` */
     const char *mask;             /* NULL: there is no mask, or it is in the file `q` */
     const struct tensor *resident_k, *resident_v; /* resident operands; NULL: not resident */
+    const struct attention_sequence
+        *sequence;             /* the sequence of the request; NULL: there is none */
     const enum format *format; /* NULL: by each file's name, npy if the name tells no format */
 };
 
@@ -71,8 +74,9 @@ static enum gemmd_error attention_files_open(struct attention_files *operands,
                                              const struct attention_paths *paths,
                                              struct attention_request *request, struct fault *fault)
 {
+    const bool reads_sequence = paths->sequence != NULL && !request->append;
     const bool together = paths->k == NULL && paths->v == NULL && paths->resident_k == NULL &&
-                          paths->resident_v == NULL;
+                          paths->resident_v == NULL && !reads_sequence;
     const struct tensor_files_wanted wanted = {
         .kind = &kind,
         .request = request,
@@ -84,6 +88,8 @@ static enum gemmd_error attention_files_open(struct attention_files *operands,
     struct attention_operands *bound = &operands->bound;
     enum gemmd_error code =
         attention_request_settle_residents(request, paths->resident_k, paths->resident_v, fault);
+    if (code == GEMMD_OK)
+        code = attention_request_settle_sequence(request, paths->sequence, fault);
     if (code == GEMMD_OK)
         code = tensor_files_open(files, &wanted, fault);
     if (code != GEMMD_OK)
@@ -117,6 +123,38 @@ static enum gemmd_error attention_look_at_residents(struct gemmd_client *client,
                             : code;
 }
 
+/* Asks the daemon for the sequence that the request names, and enters the sequence in `paths`. An
+ * append without a position follows the positions of the layer. */
+static enum gemmd_error
+attention_look_at_sequence(struct gemmd_client *client, struct gemmd_sequence *found,
+                           struct attention_sequence *sequence, struct attention_paths *paths,
+                           struct attention_request *request, struct gemmd_error_info *error)
+{
+    char position[24];
+    if (request->sequence[0] == '\0')
+        return GEMMD_OK;
+    found->size = sizeof *found;
+    const enum gemmd_error code =
+        gemmd_sequence_stat(client, request->sequence, NULL, found, error);
+    if (code != GEMMD_OK)
+        return code;
+    *sequence = (struct attention_sequence){.dtype = found->dtype,
+                                            .kv_heads = found->kv_heads,
+                                            .d = found->d,
+                                            .dv = found->dv,
+                                            .layers = found->layers,
+                                            .lengths = found->lengths};
+    paths->sequence = sequence;
+    if (request->append && !attention_request_given(request, "position") &&
+        request->layer < found->layers) {
+        snprintf(position, sizeof position, "%llu",
+                 (unsigned long long)found->lengths[request->layer]);
+        /* It cannot fail: the parameter is a number, and not set yet. */
+        (void)attention_request_set(request, "position", position, &(struct fault){0});
+    }
+    return GEMMD_OK;
+}
+
 /* Gives the result the rank of Q's file, which may leave out leading dimensions of 1. The daemon's
  * answer always has four dimensions. */
 static void drop_leading_dims(struct gemmd_result *result, const struct tensor *shape)
@@ -130,6 +168,8 @@ struct attention_run {
     struct attention_request request;
     struct attention_files operands;
     struct tensor residents[2]; /* of K and V, if they are tensors on the daemon */
+    struct gemmd_sequence found;
+    struct attention_sequence sequence; /* a view of `found`, if the request names a sequence */
     struct destination destination;
     struct tensor o, lse; /* types and shapes of the results */
     struct gemmd_attention attention;
@@ -157,8 +197,13 @@ static int attention_prepare(const struct context *context, struct gemmd_client 
     };
     if (parameters_read_attention(&run->request, arguments, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
+    if (run->request.sequence[0] != '\0' && !run->request.append && !together)
+        return fail_usage(context, "K and V are those of the sequence; name Q alone, or give "
+                                   "--append");
     if (attention_look_at_residents(client, run->residents, &paths, &run->request, &error) !=
-        GEMMD_OK)
+            GEMMD_OK ||
+        attention_look_at_sequence(client, &run->found, &run->sequence, &paths, &run->request,
+                                   &error) != GEMMD_OK)
         return fail_request(context, &error);
     if (attention_files_open(&run->operands, &paths, &run->request, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);

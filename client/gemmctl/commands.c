@@ -17,6 +17,7 @@ const struct command commands[] = {
      "  gemmctl attention qkv.safetensors -o O.safetensors --lse lse.npy\n"
      "  cat Q.npy K.npy V.npy | gemmctl attention - - - > O.npy\n"
      "  gemmctl attention Q.npy tensor:keys tensor:values -o O.npy --layout bshd\n"
+     "  gemmctl attention Q.npy K.npy V.npy --sequence chat --append --causal -o O.npy\n"
      "  gemmctl attention Q.npy K.npy V.npy --async --with-lse\n",
      command_attention},
     {"conv", FOR_CONV, 0, 2, "X [W] [-o Y]", "compute Y = act(alpha*conv(X, W) + bias)",
@@ -52,6 +53,23 @@ const struct command commands[] = {
      command_tensor_ls},
     {"tensor rm", FOR_TENSOR_RM, 1, OPERANDS_ANY, "NAME ...", "remove tensors from the daemon",
      "  gemmctl tensor rm weights table\n", command_tensor_rm},
+    {"sequence put", FOR_SEQUENCE_PUT, 1, 1, "NAME --kv-heads COUNT --d SIZE",
+     "create a sequence, which keeps keys and values on the daemon and grows",
+     "  gemmctl sequence put chat --kv-heads 8 --d 128 --layers 32\n", command_sequence_put},
+    {"sequence fork", FOR_SEQUENCE_FORK, 2, 2, "NAME NEW",
+     "create a sequence that shares the positions of another one",
+     "  gemmctl sequence fork chat reply --length 100\n", command_sequence_fork},
+    {"sequence append", FOR_SEQUENCE_APPEND, 3, 3, "NAME K V",
+     "append keys and values to a layer of a sequence",
+     "  gemmctl sequence append chat K.npy V.npy --layer 1\n", command_sequence_append},
+    {"sequence truncate", FOR_SEQUENCE, 2, 2, "NAME LENGTH",
+     "drop the last positions of a sequence", "  gemmctl sequence truncate chat 100\n",
+     command_sequence_truncate},
+    {"sequence ls", FOR_SEQUENCE, 0, 1, "[NAME]",
+     "list the sequences on the daemon, or the one of that name", "  gemmctl sequence ls\n",
+     command_sequence_ls},
+    {"sequence rm", FOR_SEQUENCE, 1, OPERANDS_ANY, "NAME ...", "remove sequences from the daemon",
+     "  gemmctl sequence rm chat reply\n", command_sequence_rm},
     {"job ls", FOR_JOB_LS, 0, 0, "", "list the jobs on the daemon, the newest first",
      "  gemmctl job ls\n", command_job_ls},
     {"job status", FOR_JOB_STATUS, 1, 1, "ID", "print a job's state",

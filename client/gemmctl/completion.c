@@ -20,6 +20,19 @@ static enum gemmd_error print_tensors(struct gemmd_client *client, const char *o
     return gemmd_tensor_list(client, print_tensor, NULL, error);
 }
 
+static void print_sequence(const struct gemmd_sequence *sequence, void *user)
+{
+    (void)user;
+    puts(sequence->name);
+}
+
+static enum gemmd_error print_sequences(struct gemmd_client *client, const char *of,
+                                        struct gemmd_error_info *error)
+{
+    (void)of;
+    return gemmd_sequence_list(client, print_sequence, NULL, error);
+}
+
 static void print_job(const struct gemmd_job *job, void *user)
 {
     (void)user;
@@ -79,7 +92,10 @@ static const struct {
     const char *what;
     enum gemmd_error (*print)(struct gemmd_client *client, const char *of,
                               struct gemmd_error_info *error);
-} lists[] = {{"tensors", print_tensors}, {"kernels", print_kernels}, {"jobs", print_jobs}};
+} lists[] = {{"tensors", print_tensors},
+             {"sequences", print_sequences},
+             {"kernels", print_kernels},
+             {"jobs", print_jobs}};
 
 static void print_context(const char *name, void *user)
 {

@@ -43,7 +43,11 @@ enum {
     FOR_BENCH_CONV = 1 << 23,
     FOR_BENCH_REDUCE = 1 << 24,
     FOR_BENCH_SOFTMAX = 1 << 25,
-    FOR_ALL = (1 << 26) - 1,
+    FOR_SEQUENCE_PUT = 1 << 26,
+    FOR_SEQUENCE_FORK = 1 << 27,
+    FOR_SEQUENCE_APPEND = 1 << 28,
+    FOR_SEQUENCE = 1 << 29, /* sequence truncate, sequence ls and sequence rm */
+    FOR_ALL = (1 << 30) - 1,
     FOR_ASKING = FOR_ALL & ~FOR_HELP, /* commands that send requests */
     FOR_PRODUCTS = FOR_GEMM | FOR_BENCH,
     FOR_ATTENDING = FOR_ATTENTION | FOR_BENCH_ATTENTION,
@@ -57,7 +61,9 @@ enum {
     FOR_LOADING =
         FOR_BENCH | FOR_BENCH_ATTENTION | FOR_BENCH_CONV | FOR_BENCH_REDUCE | FOR_BENCH_SOFTMAX,
     FOR_COMPUTED = FOR_COMPUTING | FOR_LOADING,
-    FOR_READERS = FOR_COMPUTING | FOR_TENSOR_PUT,
+    FOR_READERS = FOR_COMPUTING | FOR_TENSOR_PUT | FOR_SEQUENCE_APPEND,
+    FOR_HEADS = FOR_ATTENDING | FOR_SEQUENCE_PUT,
+    FOR_LAYERS = FOR_ATTENTION | FOR_SEQUENCE_APPEND,
     FOR_WRITERS = FOR_COMPUTING | FOR_TENSOR_GET | FOR_JOB_RESULT,
     FOR_JOBS = FOR_JOB_STATUS | FOR_JOB_WAIT | FOR_JOB_RESULT | FOR_JOB_CANCEL | FOR_JOB_LS,
     FOR_TENSORS = FOR_TENSOR_PUT | FOR_TENSOR_GET | FOR_TENSOR_LS | FOR_TENSOR_RM
@@ -141,13 +147,15 @@ enum {
     X(DTYPE, "dtype", 0, "f64|f32|f16|bf16|f8_e4m3|i8|i32",                                        \
       "gemm, conv: the files' own type, f32 for raw bytes; attention: the files' own type, "       \
       "f16 for raw bytes; reduce, softmax, tensor put: the file's own type, f32 for raw "          \
-      "bytes; bench, bench conv, bench reduce, bench softmax: f32; bench attention: f16",          \
-      FOR_COMPUTED | FOR_TENSOR_PUT, 1,                                                            \
+      "bytes; bench, bench conv, bench reduce, bench softmax: f32; bench attention, sequence "     \
+      "put: f16",                                                                                  \
+      FOR_COMPUTED | FOR_TENSOR_PUT | FOR_SEQUENCE_PUT, 1,                                         \
       "gemm, bench: element type of A and B, any but i32; attention, bench attention: "            \
       "element type of Q, K and V: f32, f16 or bf16; conv, bench conv: element "                   \
       "type of X and W: f32, f16, bf16 or i8; reduce, bench reduce: element type of X, any "       \
       "but f8_e4m3; softmax, bench softmax: element type of X: f64, f32, f16 or bf16; "            \
-      "tensor put: element type of the tensor")                                                    \
+      "tensor put: element type of the tensor; sequence put: element type of keys and values: "    \
+      "f32, f16 or bf16")                                                                          \
     X(SHAPE, "shape", 0, "D0[,D1...]", "bench reduce, bench softmax: 1024,1024",                   \
       FOR_TENSOR_PUT | FOR_REDUCES | FOR_SOFTMAXES, 1,                                             \
       "tensor put: dimensions of the tensor in a file of raw bytes; reduce, softmax: "             \
@@ -199,22 +207,29 @@ enum {
     X(HEADS, "heads", 0, "COUNT", "bench attention: 8", FOR_ATTENDING, 1,                          \
       "heads of Q; attention: files of raw bytes need --heads, --sq and --d; attention: "          \
       "other files tell their own sizes")                                                          \
-    X(KV_HEADS, "kv-heads", 0, "COUNT", "as many as Q has", FOR_ATTENDING, 1,                      \
-      "heads of K and V, of which --heads is a multiple")                                          \
+    X(KV_HEADS, "kv-heads", 0, "COUNT", "attention, bench attention: as many as Q has", FOR_HEADS, \
+      1, "heads of K and V; attention, bench attention: --heads is a multiple of them")            \
     X(SQ, "sq", 0, "LENGTH", "bench attention: 512", FOR_ATTENDING, 1,                             \
       "number of queries, the length of Q")                                                        \
-    X(SKV, "skv", 0, "LENGTH", "the length of Q", FOR_ATTENDING, 1,                                \
-      "number of keys, the length of K and V")                                                     \
-    X(D, "d", 0, "SIZE", "bench attention: 64", FOR_ATTENDING, 1,                                  \
-      "head size of Q and K, at most 256")                                                         \
-    X(DV, "dv", 0, "SIZE", "the head size of Q", FOR_ATTENDING, 1,                                 \
-      "head size of V and O, at most 256")                                                         \
-    X(LAYOUT, "layout", 0, "attention, bench attention: bhsd|bshd; conv, bench conv: nchw|nhwc",   \
-      "attention, bench attention: bhsd; conv, bench conv: nchw", FOR_ATTENDING | FOR_CONVS, 1,    \
+    X(SKV, "skv", 0, "LENGTH", "the length of Q; attention: with --sequence, that of the layer",   \
+      FOR_ATTENDING, 1, "number of keys, the length of K and V")                                   \
+    X(D, "d", 0, "SIZE", "bench attention: 64", FOR_HEADS, 1,                                      \
+      "attention, bench attention: head size of Q and K, at most 256; sequence put: head size "    \
+      "of K, at most 256")                                                                         \
+    X(DV, "dv", 0, "SIZE",                                                                         \
+      "attention, bench attention: the head size of Q; sequence put: that of K", FOR_HEADS, 1,     \
+      "attention, bench attention: head size of V and O, at most 256; sequence put: head size "    \
+      "of V, at most 256")                                                                         \
+    X(LAYOUT, "layout", 0,                                                                         \
+      "attention, bench attention, sequence append: bhsd|bshd; conv, bench conv: nchw|nhwc",       \
+      "attention, bench attention, sequence append: bhsd; conv, bench conv: nchw",                 \
+      FOR_ATTENDING | FOR_CONVS | FOR_SEQUENCE_APPEND, 1,                                          \
       "attention, bench attention: order of the dimensions of Q, K, V and O, where bhsd is "       \
       "batch, heads, sequence, head size, and bshd is batch, sequence, heads, head size; "         \
       "conv, bench conv: order of the dimensions of X and Y, where nchw is batch, "                \
-      "channels, height, width, and nhwc is batch, height, width, channels")                       \
+      "channels, height, width, and nhwc is batch, height, width, channels; sequence append: "     \
+      "order of the dimensions of K and V, where bhsd is heads, positions, head size, and bshd "   \
+      "is positions, heads, head size")                                                            \
     X(W_LAYOUT, "w-layout", 0, "kcrs|krsc", "kcrs", FOR_CONVS, 1,                                  \
       "order of the dimensions of W, whatever the layout of X is, where kcrs is filters, "         \
       "channels, height, width, and krsc is filters, height, width, channels")                     \
@@ -249,6 +264,21 @@ enum {
     X(LENS_KV, "lens-kv", 0, "FILE", NULL, FOR_ATTENTION, 0,                                       \
       "file with a vector of int32: the number of valid keys of each entry of the batch; "         \
       "give both --lens-q and --lens-kv, or neither")                                              \
+    X(SEQUENCE, "sequence", 0, "NAME", "no sequence", FOR_ATTENTION, 1,                            \
+      "sequence on the daemon whose keys and values are K and V; without --append, the command "   \
+      "has "                                                                                       \
+      "no files of K and V")                                                                       \
+    X(APPEND, "append", 0, NULL, NULL, FOR_ATTENTION, 1,                                           \
+      "append K and V to the sequence first; Q has the queries of the same positions")             \
+    X(POSITION, "position", 0, "COUNT", "the length of the layer", FOR_LAYERS, 1,                  \
+      "number of positions that precede those of K and V; if the sequence has these positions "    \
+      "with the same bytes already, nothing is appended; attention: needs --append")               \
+    X(LAYER, "layer", 0, "NUMBER", "0", FOR_LAYERS, 1, "layer of the sequence, from 0")            \
+    X(LAYERS, "layers", 0, "COUNT", "1", FOR_SEQUENCE_PUT, 1, "number of layers, at most 256")     \
+    X(LENGTH, "length", 0, "COUNT", "all positions", FOR_SEQUENCE_FORK, 1,                         \
+      "number of positions of each layer that the new sequence has")                               \
+    X(POSITIONS, "positions", 0, "COUNT", NULL, FOR_SEQUENCE_APPEND, 0,                            \
+      "number of positions in files of raw bytes, which do not tell it")                           \
     X(LSE, "lse", 0, "FILE", "not written", FOR_ATTENTION | FOR_JOB_RESULT, 0,                     \
       "file to write the logarithm of each row's sum of exponentials to, an array of f32 "         \
       "with the dimensions batch, heads and sequence; job result: the attention has to be "        \
@@ -263,12 +293,12 @@ enum {
       "priority among the tenant's requests; 0 is the lowest, 9 the highest")                      \
     X(FORMAT, "format", 0, "npy|safetensors|raw",                                                  \
       "gemm, attention, conv, reduce, softmax: by each file's name; tensor put, tensor "           \
-      "get, job result: by each file's name, npy if the name tells none",                          \
+      "get, job result, sequence append: by each file's name, npy if the name tells none",         \
       FOR_READERS | FOR_WRITERS, 0,                                                                \
       "gemm, attention, conv, reduce, softmax: format of all files; gemm, attention, conv, "       \
       "reduce, softmax: if the name tells none, a file that is read is npy, and a file "           \
-      "that is written has the format of the operands; tensor put: format of the files; "          \
-      "tensor get, job result: format of the files that are written")                              \
+      "that is written has the format of the operands; tensor put, sequence append: format of "    \
+      "the files; tensor get, job result: format of the files that are written")                   \
     X(IN_FORMAT, "in-format", 0, "npy|safetensors|raw", "--format", FOR_COMPUTING, 0,              \
       "format of the files that are read")                                                         \
     X(OUT_FORMAT, "out-format", 0, "npy|safetensors|raw", "--format", FOR_COMPUTING, 0,            \

@@ -86,7 +86,7 @@ void parameters_to_attention(const struct attention_request *request,
     attention->heads = r->heads;
     attention->kv_heads = r->kv_heads;
     attention->sq = r->sq;
-    attention->skv = r->skv;
+    attention->skv = r->append ? 0 : r->skv;
     attention->d = r->d;
     attention->dv = r->dv;
     /* An operand without a dimension of heads has the same order in both layouts. */
@@ -114,6 +114,10 @@ void parameters_to_attention(const struct attention_request *request,
     attention->v = operands->v.data;
     attention->k_tensor = attention_request_given(r, "k") ? r->k : NULL;
     attention->v_tensor = attention_request_given(r, "v") ? r->v : NULL;
+    attention->sequence = attention_request_given(r, "sequence") ? r->sequence : NULL;
+    attention->layer = r->layer;
+    attention->append = r->append;
+    attention->position = r->position;
     attention->priority = r->priority;
     attention->kernel = attention_request_given(r, "kernel") ? r->kernel : NULL;
 }

@@ -5,7 +5,7 @@
 #include "client/gemmctl/fetch.h"
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/print.h"
-#include "client/gemmctl/progress.h"
+#include "client/gemmctl/remove.h"
 #include "client/gemmctl/report.h"
 
 static struct gemmd_request *submit_get(struct gemmd_client *client, const char *name,
@@ -89,42 +89,7 @@ done:
     return code;
 }
 
-/* Removes one tensor, and appends the tensor's name to `removed`, or its name and the error to
- * `failed`. Returns the exit code. */
-static int remove_tensor(const struct context *context, struct gemmd_client *client,
-                         const char *name, json_t *removed, json_t *failed)
-{
-    struct gemmd_error_info error;
-    if (gemmd_tensor_delete(client, name, NULL, &error) == GEMMD_OK) {
-        json_array_append_new(removed, print_text(name));
-        return EXIT_OK;
-    }
-    json_array_append_new(
-        failed, json_pack("{s:o, s:o}", "name", print_text(name), "error", fail_describe(&error)));
-    return fail_named(context, name, &error);
-}
-
 int command_tensor_rm(const struct context *context)
 {
-    const struct arguments *arguments = context->arguments;
-    int code;
-    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
-    if (client == NULL)
-        return code;
-    json_t *removed = json_array(), *failed = json_array();
-    code = EXIT_OK;
-    interrupt_watch();
-    for (uint32_t i = 0; i < arguments->operand_count && !interrupt_asked(); i++) {
-        const int one = remove_tensor(context, client, arguments->operands[i], removed, failed);
-        code = code == EXIT_OK ? one : code;
-    }
-    if (interrupt_asked())
-        code = EXIT_INTERRUPTED;
-    if (option_flag(arguments, OPTION_JSON))
-        print_json(json_pack("{s:i, s:O, s:O}", "version", PRINT_JSON_VERSION, "removed", removed,
-                             "failed", failed));
-    json_decref(removed);
-    json_decref(failed);
-    gemmd_client_free(client);
-    return code;
+    return remove_all(context, gemmd_tensor_delete);
 }

@@ -97,6 +97,20 @@ def test_names_of_the_daemon(complete, offered, run, url, tmp_path):
 
 
 @pytest.mark.parametrize("complete", ["bash", "fish"], indirect=True)
+def test_names_of_sequences(offered, run, tmp_path):
+    names = ["completion.one", "completion.two"]
+    for name in names:
+        succeed(run("sequence", "put", name, "--kv-heads", "1", "--d", "8"))
+    (tmp_path / "completion.npy").touch()
+    try:
+        assert offered("gemmctl sequence rm completion.") == names
+        assert offered("gemmctl sequence fork completion.t") == names[1:]
+        assert {*names, "completion.npy"} == set(offered("gemmctl sequence append completion."))
+    finally:
+        run("sequence", "rm", *names)
+
+
+@pytest.mark.parametrize("complete", ["bash", "fish"], indirect=True)
 def test_ids_of_jobs(offered, start, gemmctl, tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text("alice:the-token-of-alice\n")
@@ -111,6 +125,8 @@ def test_ids_of_jobs(offered, start, gemmctl, tmp_path):
 @pytest.mark.parametrize("complete", ["bash", "fish"], indirect=True)
 def test_commands_and_options(complete):
     assert complete("gemmctl ten") == ["tensor"]
+    assert sorted(complete("gemmctl sequence ")) == ["append", "fork", "ls", "put", "rm", "truncate"]
+    assert complete("gemmctl sequence put --lay") == ["--layers"]
     assert sorted(complete("gemmctl job ")) == ["cancel", "ls", "result", "status", "wait"]
     assert complete("gemmctl -q bench at") == ["attention"]
     assert sorted(complete("gemmctl bench ")) == ["attention", "conv", "ladder", "reduce", "softmax"]

@@ -23,6 +23,8 @@ IN_A_HEADER = b"a\x1b]0;owned\x07\x1b[2J\x7f\xc2\x9b31m\x9b"
 SIZES = {"f16": 2, "bf16": 2, "f32": 4}
 JOB = {"id": "abc", "state": "running", "op": SAID, "created": SAID, "expires": SAID, "request_id": SAID}
 TENSOR = {"name": SAID, "dtype": "f32", "shape": [2, 2], "bytes": 16, "etag": SAID, "evictable": True}
+SEQUENCE = {"name": SAID, "dtype": "f32", "kv_heads": 1, "d": 2, "dv": 2, "layers": 1, "length": 3, "lengths": [3],
+            "etag": SAID, "memory_bytes": 4096}
 INFO = {"version": SAID, SAID: [SAID, {SAID: SAID}], "uptime_seconds": 1, "limits": {SAID: {SAID: SAID}},
         "devices": [{"index": 0, "name": SAID, SAID: SAID}],
         "kernels": [{"name": "naive", "op": "gemm", "dtypes": {"f32": {}}},
@@ -63,6 +65,10 @@ class Friendly(http.server.BaseHTTPRequestHandler):
             self.document(INFO)
         elif path == "/tensors":
             self.document({"tensors": [TENSOR], "next": None})
+        elif path == "/sequences":
+            self.document({"sequences": [SEQUENCE], "next": None})
+        elif path.startswith("/sequences/"):
+            self.document(SEQUENCE)
         elif path == "/jobs":
             self.document({"jobs": [{**JOB, "id": SAID}], "next": None})
         elif path == "/jobs/abc":
@@ -75,15 +81,21 @@ class Friendly(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def do_DELETE(self):
-        self.document({})
+        if self.path.startswith("/sequences/"):
+            self.answer(204, b"")
+        else:
+            self.document({})
 
     def do_PUT(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.document({**TENSOR, "etag": ""}, 201)
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.document(SEQUENCE if self.path.startswith("/sequences/") else {**TENSOR, "etag": ""}, 201)
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         split = urlsplit(self.path)
+        if split.path.startswith("/sequences/"):
+            self.document(SEQUENCE)
+            return
         query = {name: values[0] for name, values in parse_qs(split.query).items()}
         whole = tuple(map(int, query.get("shape", "2,2").split(",")))
         shape = {"/gemm": (int(query.get("m", 2)), int(query.get("n", 2))), "/reduce": whole[:-1],
@@ -109,7 +121,8 @@ class Refusing(Friendly):
 
 CASES = {
     "gemm": ["gemm A.npy A.npy -o C.npy --timing", "gemm A.npy A.npy --async"],
-    "attention": ["attention Q.npy Q.npy Q.npy -o O.npy"],
+    "attention": ["attention Q.npy Q.npy Q.npy -o O.npy", "attention Q.npy --sequence A -o O.npy",
+                  "attention Q.npy Q.npy Q.npy --sequence A --append -o O.npy"],
     "conv": ["conv Q.npy W.npy -o Y.npy"],
     "reduce": ["reduce A.npy -o Y.npy"],
     "softmax": ["softmax A.npy -o Y.npy"],
@@ -117,6 +130,12 @@ CASES = {
     "tensor get": ["tensor get A -o T.npy"],
     "tensor ls": ["tensor ls"],
     "tensor rm": ["tensor rm A B"],
+    "sequence put": ["sequence put A --kv-heads 1 --d 2"],
+    "sequence fork": ["sequence fork A B"],
+    "sequence append": ["sequence append A Q.npy Q.npy"],
+    "sequence truncate": ["sequence truncate A 3"],
+    "sequence ls": ["sequence ls", "sequence ls A"],
+    "sequence rm": ["sequence rm A B"],
     "job ls": ["job ls"],
     "job status": ["job status abc"],
     "job wait": ["job wait abc"],

@@ -26,8 +26,9 @@ expect() { # what is to come, then the line
 }
 
 expect "gemm" gemmctl g
-expect "gemm attention conv reduce softmax tensor job bench info metrics top ready completion help" gemmctl ""
+expect "gemm attention conv reduce softmax tensor sequence job bench info metrics top ready completion help" gemmctl ""
 expect "put get ls rm" gemmctl tensor ""
+expect "put fork append truncate ls rm" gemmctl sequence ""
 expect "ls status wait result cancel" gemmctl --url x job ""
 expect "bhsd bshd" gemmctl attention --layout ""
 expect "nchw nhwc" gemmctl conv X.npy W.npy --layout ""
@@ -93,6 +94,8 @@ expect "kernels:reduce-one kernels:reduce-two" gemmctl reduce X.npy --kernel ker
 expect "kernels:reduce-one kernels:reduce-two" gemmctl bench reduce --kernel kernel
 expect "kernels:conv2d-one kernels:conv2d-two" gemmctl bench conv --kernel kernel
 expect "job-one" gemmctl job wait job-o
+expect "sequence-one sequence-two" gemmctl sequence rm sequence-
+expect "sequence-one sequence-two" gemmctl sequence append sequence-
 expect "tensor-two" gemmctl gemm A.npy tensor : tensor-tw
 expect "with,--timeout,1s,--retries,0" gemmctl gemm A.npy tensor : w
 expect "context-one context-two" gemmctl tensor ls --context context-
