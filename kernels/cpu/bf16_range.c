@@ -1,5 +1,7 @@
 #include "kernels/cpu/bf16_range.h"
 
+#include "kernels/cpu/wide_vectors.h"
+
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE void least_body(const uint16_t *x, uint64_t ld, bool along, uint64_t extent, uint64_t depth,
@@ -23,9 +25,9 @@ INLINE void least_body(const uint16_t *x, uint64_t ld, bool along, uint64_t exte
 }
 
 #ifdef __x86_64__
-__attribute__((target("avx512f,avx512bw,prefer-vector-width=512"))) static void
-least_avx512(const uint16_t *x, uint64_t ld, bool along, uint64_t extent, uint64_t depth,
-             uint16_t least[])
+WIDE_VECTORS("avx512f,avx512bw")
+static void least_avx512(const uint16_t *x, uint64_t ld, bool along, uint64_t extent,
+                         uint64_t depth, uint16_t least[])
 {
     least_body(x, ld, along, extent, depth, least);
 }

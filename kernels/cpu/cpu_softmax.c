@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "kernels/cpu/wide_vectors.h"
+
 #define INLINE static inline __attribute__((always_inline))
 
 /* exp(x) for x <= 0 or NaN, to less than 2 units in the last place, or for subnormal results less
@@ -80,8 +82,8 @@ __attribute__((target("avx2,fma"))) static float step_avx2(float *scores, uint64
     return step(scores, count, row);
 }
 
-__attribute__((target("avx512f,prefer-vector-width=512"))) static float
-step_avx512(float *scores, uint64_t count, struct softmax_row *row)
+WIDE_VECTORS("avx512f")
+static float step_avx512(float *scores, uint64_t count, struct softmax_row *row)
 {
     return step(scores, count, row);
 }

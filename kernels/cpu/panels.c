@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #endif
 
+#include "kernels/cpu/wide_vectors.h"
 #include "proto/size.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -352,7 +353,7 @@ INLINE void pack_across_body(const struct panels_operand *operand, uint64_t firs
 PACK_ACROSS(base, )
 #ifdef __x86_64__
 PACK_ACROSS(avx2, __attribute__((target("avx2"))))
-PACK_ACROSS(avx512, __attribute__((target("avx512f,avx512bw,prefer-vector-width=512"))))
+PACK_ACROSS(avx512, WIDE_VECTORS("avx512f,avx512bw"))
 #endif
 
 static void pack_across_k(const struct panels_operand *operand, uint64_t first, uint64_t extent,

@@ -15,6 +15,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/cpu_reduce.h"
+#include "kernels/cpu/wide_vectors.h"
 #include "kernels/reduce.h"
 #include "proto/dtype.h"
 
@@ -154,7 +155,7 @@ INLINE void sum_rows_body(const float *x, uint64_t stride, uint64_t rows, uint64
 SUM_FUNCTIONS(base, )
 #ifdef __x86_64__
 SUM_FUNCTIONS(avx2, __attribute__((target("avx2"))))
-SUM_FUNCTIONS(avx512, __attribute__((target("avx512f,prefer-vector-width=512"))))
+SUM_FUNCTIONS(avx512, WIDE_VECTORS("avx512f"))
 #endif
 
 static float sum_many(const float *x, bool squares)
@@ -275,7 +276,7 @@ INLINE uint64_t find_block_body(const float *x, float sign, float most, uint64_t
 MOST_FUNCTIONS(base, )
 #ifdef __x86_64__
 MOST_FUNCTIONS(avx2, __attribute__((target("avx2"))))
-MOST_FUNCTIONS(avx512, __attribute__((target("avx512f,prefer-vector-width=512"))))
+MOST_FUNCTIONS(avx512, WIDE_VECTORS("avx512f"))
 #endif
 
 static void keep_most(const float *row, float sign, uint64_t width, int32_t number, float *most,
