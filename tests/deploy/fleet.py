@@ -27,15 +27,17 @@ class HAProxy:
 
     The configuration is the file of deploy/haproxy with other addresses and other servers, and with more time
     for a health check, which a daemon on a loaded machine may need. `servers` holds the numbers of the
-    servers and their addresses. `edit` changes the configuration's text."""
+    servers and their addresses. `edit` changes the configuration's text, and `variables` are those of the
+    environment."""
 
-    def __init__(self, folder, servers, edit=lambda text: text):
+    def __init__(self, folder, servers, edit=lambda text: text, variables=None):
         self.folder, self.servers, self.edit = folder, dict(servers), edit
         self.file, self.socket = folder / "haproxy.cfg", folder / "admin.sock"
         self.ports = [ReservedPort() for _ in range(3)]
         self.port, self.statistics, metrics = (port.number for port in self.ports)
         self.places = {":8080\n    # TLS": f"127.0.0.1:{self.port}\n    # TLS",
-                       "127.0.0.1:8404": f"127.0.0.1:{self.statistics}",
+                       "bind 127.0.0.1:8404": f"bind 127.0.0.1:{self.statistics}",
+                       "bind :8404": f"bind 127.0.0.1:{self.statistics}",
                        "127.0.0.1:8405": f"127.0.0.1:{metrics}",
                        "    timeout check 2s\n": f"    timeout check {PATIENCE_S}s\n",
                        "/run/haproxy/admin.sock mode": f"{self.socket} mode",
@@ -43,8 +45,8 @@ class HAProxy:
                        "    user haproxy\n    group haproxy\n": ""}
         self.write()
         self.log = open(folder / "haproxy.log", "w+", encoding="utf-8")
-        self.process = subprocess.Popen(["haproxy", "-W", "-f", self.file], stdout=self.log,
-                                        stderr=self.log, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(["haproxy", "-W", "-f", self.file], stdout=self.log, stderr=self.log,
+                                        stdin=subprocess.DEVNULL, env={**os.environ, **(variables or {})})
         try:
             self.wait_for_worker(None)
         except BaseException:

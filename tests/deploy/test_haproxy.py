@@ -142,6 +142,78 @@ def test_names_of_one_group_are_on_one_daemon(proxy):
         assert (attention.status_code, attention.content) == (200, values)
 
 
+class NameServer:
+    """Answers each question for an address of version 4 with `addresses`, and others with nothing, as the DNS of a
+    cluster does for the name of the pods."""
+
+    def __init__(self, addresses):
+        self.addresses = list(addresses)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.place = f"127.0.0.1:{self.socket.getsockname()[1]}"
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while True:
+            question, peer = self.socket.recvfrom(4096)
+            if not question:
+                return
+            end = question.index(b"\0", 12) + 5
+            addresses = self.addresses if question[end - 4:end - 2] == b"\0\1" else []
+            records = b"".join(b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4" + socket.inet_aton(address) for address in addresses)
+            self.socket.sendto(question[:2] + b"\x85\x80\0\1" + len(addresses).to_bytes(2) + b"\0\0\0\0"
+                               + question[12:end] + records, peer)
+
+    def close(self):
+        self.socket.sendto(b"", self.socket.getsockname())
+        self.thread.join()
+        self.socket.close()
+
+
+def test_a_name_has_the_addresses_of_all_daemons(request, tmp_path):
+    """As in a cluster, where pods come and go: GEMMD_PODS in place of the lines of the servers."""
+    need("haproxy")
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(ReservedPort()).number
+        addresses = [f"127.0.0.{last}" for last in (2, 3, 4)]
+        for address in addresses:
+            daemon = Daemon(request.config.getoption("--gemmd"), "--backend", "cpu", *ARGUMENTS,
+                            listen=(f"{address}:{port}",))
+            stack.callback(daemon.stop)
+            daemon.wait_until_listening()
+        names = NameServer(addresses[:2])
+        stack.callback(names.close)
+
+        def edit(text):
+            assert text.count("    parse-resolv-conf\n") == text.count("    hold obsolete 30s\n") == 1
+            return text.replace("    parse-resolv-conf\n", f"    nameserver test {names.place}\n").replace(
+                "    hold obsolete 30s\n", "    hold obsolete 1s\n")
+
+        proxy = HAProxy(tmp_path, dict.fromkeys((1, 2, 3)), edit, {"GEMMD_PODS": f"gemmd.test:{port}"})
+        stack.callback(proxy.stop)
+        proxy.wait_for_status(1, "UP")
+        proxy.wait_for_status(2, "UP")
+        proxy.wait_for_status(3, "MAINT")
+        found = {}
+        for name in map("pod.{}".format, range(24)):
+            assert ask(proxy, "PUT", f"/tensors/{name}?shape=1,1", THREE).status_code == 201
+            assert ask(proxy, "GET", f"/tensors/{name}").content == THREE
+            found[name] = [address for address in addresses if requests.get(
+                f"http://{address}:{port}/tensors/{name}", timeout=PATIENCE_S).status_code == 200]
+        assert {tuple(places) for places in found.values()} == {("127.0.0.2",), ("127.0.0.3",)}, found
+
+        names.addresses = addresses
+        proxy.wait_for_status(3, "UP")
+        answers = {name: ask(proxy, "GET", f"/tensors/{name}").status_code for name in found}
+        assert set(answers.values()) == {200, 404}, "some of the tensors are for the new daemon, and the others stay"
+        names.addresses = addresses[:2]
+        proxy.wait_for_status(3, "MAINT")
+        answers = {name: ask(proxy, "GET", f"/tensors/{name}").status_code for name in found}
+        assert set(answers.values()) == {200}
+        assert requests.get(f"http://127.0.0.1:{proxy.statistics}/livez", timeout=PATIENCE_S).status_code == 200
+
+
 def test_requests_without_tensors_are_spread(proxy):
     before = counts(proxy, "gemmd")
     for _ in range(12):

@@ -3,6 +3,7 @@ the daemon itself says of its options."""
 
 import importlib
 import json
+import os
 import re
 import zipfile
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from conftest import DEPLOY, ROOT, need, run
+from fleet import CONFIGURATION
 
 KUBERNETES = DEPLOY / "kubernetes"
 OVERLAYS = sorted(path.name for path in (KUBERNETES / "overlays").iterdir())
@@ -31,13 +33,23 @@ def documents(overlay):
             yaml.safe_load_all((KUBERNETES / "rendered" / f"{overlay}.yaml").read_text()) if entry]
 
 
-def containers():
+def by_name(overlay):
+    return {(entry["kind"], entry["metadata"]["name"]): entry for entry in documents(overlay)}
+
+
+def pods():
+    """(overlay, specification) of every pod."""
     for overlay in OVERLAYS:
         for entry in documents(overlay):
             if entry["kind"] == "Deployment":
                 yield overlay, entry["spec"]["template"]["spec"]
             elif entry["kind"] == "ClusterServingRuntime":
                 yield overlay, entry["spec"]
+
+
+def containers():
+    """The pods of the daemon."""
+    return ((overlay, pod) for overlay, pod in pods() if pod["containers"][0]["name"] != "haproxy")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +92,7 @@ def test_the_committed_render_is_what_kubectl_renders(overlay):
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_kubernetes_own_kinds_are_valid(overlay, schemas):
-    custom = {"ServiceMonitor", "ScaledObject", "ClusterServingRuntime"}
+    custom = {"ServiceMonitor", "PrometheusRule", "ScaledObject", "ClusterServingRuntime"}
     for entry in documents(overlay):
         if entry["kind"] not in custom:
             group, _, version = entry["apiVersion"].rpartition("/")
@@ -112,11 +124,12 @@ def check_model(module, entry):
 
 def test_custom_resources_match_their_published_models():
     pytest.importorskip("cloudcoil")
-    kinds = {entry["kind"]: entry for entry in documents("fleet")}
-    check_model("cloudcoil.models.keda.v1alpha1", kinds["ScaledObject"])
-    check_model("cloudcoil.models.prometheus_operator.v1", kinds["ServiceMonitor"])
+    fleet = by_name("fleet")
+    check_model("cloudcoil.models.keda.v1alpha1", fleet["ScaledObject", "gemmd"])
+    for kind, name in (("ServiceMonitor", "gemmd"), ("ServiceMonitor", "gemmd-haproxy"), ("PrometheusRule", "gemmd")):
+        check_model("cloudcoil.models.prometheus_operator.v1", fleet[kind, name])
     with pytest.raises(AssertionError):
-        wrong = json.loads(json.dumps(kinds["ScaledObject"]))
+        wrong = json.loads(json.dumps(fleet["ScaledObject", "gemmd"]))
         wrong["spec"]["minReplicas"] = 1
         check_model("cloudcoil.models.keda.v1alpha1", wrong)
 
@@ -131,6 +144,70 @@ def test_the_serving_runtime_matches_kserves_model(schemas):
         assert set(entry) <= set(formats.V1alpha1SupportedModelFormat.attribute_map.values())
     pod = {key: runtime["spec"][key] for key in ("containers", "tolerations")}
     assert faults(schemas(POD), pod) == []
+
+
+def test_the_inference_service_matches_kserves_model_and_the_runtime():
+    predictors = importlib.import_module(
+        pytest.importorskip("kserve.models.v1beta1_predictor_spec").__name__).V1beta1PredictorSpec
+    models = importlib.import_module("kserve.models.v1beta1_model_spec").V1beta1ModelSpec
+    service = yaml.safe_load((KUBERNETES / "examples" / "inferenceservice.yaml").read_text())
+    predictor, [runtime] = service["spec"]["predictor"], documents("kserve")
+    assert set(predictor) <= set(predictors.attribute_map.values())
+    assert set(predictor["model"]) <= set(models.attribute_map.values())
+    assert predictor["model"]["runtime"] == runtime["metadata"]["name"]
+    assert predictor["model"]["protocolVersion"] in runtime["spec"]["protocolVersions"]
+    formats = [entry["name"] for entry in runtime["spec"]["supportedModelFormats"]]
+    assert predictor["model"]["modelFormat"]["name"] in formats
+    # Its pods have as long to drain as those of the other overlays.
+    [base] = [pod for overlay, pod in containers() if overlay == "cuda"]
+    assert predictor["terminationGracePeriodSeconds"] == base["terminationGracePeriodSeconds"]
+
+
+def test_the_route_leads_to_a_service():
+    route = yaml.safe_load((KUBERNETES / "examples" / "httproute.yaml").read_text())
+    [backend] = [backend for rule in route["spec"]["rules"] for backend in rule["backendRefs"]]
+    text = (KUBERNETES / "examples" / "httproute.yaml").read_text()
+    for name in (backend["name"], re.search(r"name: (gemmd-\w+)", text)[1]):
+        service = by_name("fleet")["Service", name]
+        assert service["metadata"]["namespace"] == route["metadata"]["namespace"]
+        assert backend["port"] in [port["port"] for port in service["spec"]["ports"]]
+
+
+def test_the_operator_has_the_rules_of_prometheus():
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "gemmd.rules.yaml").read_text())
+    made = yaml.safe_load((KUBERNETES / "monitoring" / "prometheusrule.yaml").read_text())
+    assert made["spec"] == rules, (
+        "write the lines after `spec:` with: sed -e '/^#/d' -e 's/^./  &/' deploy/prometheus/gemmd.rules.yaml")
+
+
+def test_grafana_finds_the_board():
+    need("kubectl")
+    board = yaml.safe_load(run("kubectl", "kustomize", DEPLOY / "grafana"))
+    assert board["metadata"]["labels"] == {"grafana_dashboard": "1"}
+    assert board["data"] == {"gemmd.json": (DEPLOY / "grafana" / "gemmd.json").read_text()}
+    # `kubectl apply` keeps a copy of what it applies in an annotation, which may have this many bytes.
+    assert len(json.dumps(board)) < 262144
+
+
+def test_haproxy_has_places_for_all_pods():
+    need("haproxy")
+    fleet = by_name("fleet")
+    [container] = fleet["Deployment", "gemmd-haproxy"]["spec"]["template"]["spec"]["containers"]
+    [configuration] = [entry["data"]["haproxy.cfg"] for entry in documents("fleet") if entry["kind"] == "ConfigMap"]
+    assert configuration == CONFIGURATION.read_text()
+    variables = {entry["name"]: entry["value"] for entry in container["env"]}
+    run("haproxy", "-c", "-dW", "-f", CONFIGURATION, env={**os.environ, **variables})
+    places = [int(count) for count in re.findall(r"server-template gemmd 1-(\d+) ", configuration)]
+    assert len(places) == 2 and min(places) >= fleet["ScaledObject", "gemmd"]["spec"]["maxReplicaCount"]
+    # The name is that of the Service without an address of its own, whose port is the daemon's.
+    name, _, port = variables["GEMMD_PODS"].partition(":")
+    assert fleet["Service", name]["spec"]["clusterIP"] == "None"
+    assert int(port) == fleet["Deployment", "gemmd"]["spec"]["template"]["spec"]["containers"][0]["ports"][0][
+        "containerPort"]
+    binds = {int(port) for port in re.findall(r"^    bind :(\d+)$", configuration, re.M)}
+    assert binds == {port["containerPort"] for port in container["ports"]}
+    # A proxy that ends waits for the longest request.
+    assert fleet["Deployment", "gemmd-haproxy"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 610
 
 
 def test_the_daemon_accepts_the_options_of_every_container(request):
@@ -163,7 +240,7 @@ def milliseconds(value):
 
 
 def test_every_container_is_restricted():
-    for overlay, pod in containers():
+    for overlay, pod in pods():
         [container] = pod["containers"]
         context = {**pod.get("securityContext", {}), **container["securityContext"]}
         assert RESTRICTED.items() <= context.items(), overlay
@@ -196,12 +273,51 @@ def test_probes_ask_paths_that_the_daemon_serves(daemon):
 
 
 def test_selectors_find_the_pods():
+    """Those of the Deployment of the same name, and no others."""
     for overlay in OVERLAYS:
-        kinds = {entry["kind"]: entry for entry in documents(overlay)}
-        if "Deployment" in kinds:
-            labels = kinds["Deployment"]["spec"]["template"]["metadata"]["labels"]
-            wanted = [kinds["Deployment"]["spec"]["selector"]["matchLabels"],
-                      kinds["Service"]["spec"]["selector"],
-                      kinds["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
-                      kinds["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]]
-            assert all(entry and entry.items() <= labels.items() for entry in wanted), overlay
+        entries = by_name(overlay)
+        labels = {name: entry["spec"]["template"]["metadata"]["labels"]
+                  for (kind, name), entry in entries.items() if kind == "Deployment"}
+        for name in labels:
+            wanted = [entries["Deployment", name]["spec"]["selector"]["matchLabels"],
+                      entries["Service", name]["spec"]["selector"],
+                      entries["PodDisruptionBudget", name]["spec"]["selector"]["matchLabels"],
+                      entries["NetworkPolicy", name]["spec"]["podSelector"]["matchLabels"]]
+            found = [[pod for pod, given in labels.items() if entry.items() <= given.items()] for entry in wanted]
+            assert found == [[name]] * 4, (overlay, name)
+
+
+def admits(policy, labels):
+    """Whether a pod of the namespace with these labels may connect."""
+    def matches(selector):
+        return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()) and all(
+            entry["operator"] == "In" and labels.get(entry["key"]) in entry["values"]
+            for entry in selector.get("matchExpressions", []))
+    return any(matches(peer["podSelector"]) for rule in policy["spec"]["ingress"] for peer in rule["from"]
+               if "podSelector" in peer)
+
+
+def test_pods_with_the_label_of_clients_are_let_in():
+    """And pods without the label are not."""
+    for overlay in OVERLAYS:
+        for (kind, name), policy in by_name(overlay).items():
+            if kind == "NetworkPolicy":
+                assert admits(policy, {"gemmd-client": "true"}), (overlay, name)
+                assert not admits(policy, {"app.kubernetes.io/name": name}), (overlay, name)
+
+
+def test_the_fleets_networks_let_haproxy_through():
+    fleet = by_name("fleet")
+    proxy = fleet["Deployment", "gemmd-haproxy"]["spec"]["template"]["metadata"]["labels"]
+    daemon = fleet["Deployment", "gemmd"]["spec"]["template"]["metadata"]["labels"]
+    assert admits(fleet["NetworkPolicy", "gemmd"], proxy)
+    reached = [peer["podSelector"]["matchLabels"]
+               for rule in fleet["NetworkPolicy", "gemmd-haproxy"]["spec"]["egress"]
+               for peer in rule["to"] if "podSelector" in peer]
+    assert [labels for labels in reached if labels.items() <= daemon.items()] == reached != []
+    assert fleet["Service", "gemmd-pods"]["spec"]["selector"].items() <= daemon.items()
+    # Prometheus asks each daemon once: the name for HAProxy does not have the label of the ServiceMonitor.
+    wanted = fleet["ServiceMonitor", "gemmd"]["spec"]["selector"]["matchLabels"]
+    asked = [name for (kind, name), entry in fleet.items()
+             if kind == "Service" and wanted.items() <= entry["metadata"]["labels"].items()]
+    assert asked == ["gemmd"]
