@@ -54,9 +54,13 @@ install(FILES ${config_file} DESTINATION ${CMAKE_INSTALL_FULL_SYSCONFDIR}/gemmd 
 set(CPACK_GENERATOR ${GEMMD_PACKAGES})
 set(CPACK_PACKAGE_NAME gemmd)
 set(CPACK_PACKAGE_VENDOR "gemmd")
-set(GEMMD_PACKAGE_CONTACT "gemmd maintainers <gemmd@example.org>" CACHE STRING
-    "Name and mail address of whoever maintains the packages")
+foreach(name maintainer repository)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/deploy/release/addresses.txt ${name} REGEX "^${name}=")
+  string(REPLACE "${name}=" "" ${name} "${${name}}")
+endforeach()
+set(GEMMD_PACKAGE_CONTACT ${maintainer} CACHE STRING "Name and mail address of whoever maintains the packages")
 set(CPACK_PACKAGE_CONTACT ${GEMMD_PACKAGE_CONTACT})
+set(CPACK_PACKAGE_HOMEPAGE_URL ${repository})
 # Every package has a summary of its own.
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")
 set(CPACK_PACKAGE_VERSION ${package_version})

@@ -1,8 +1,8 @@
 #!/bin/sh
-# version.sh number|package|wheel - prints the version of this tree as releases, packages (Debian, RPM) or wheels
-# spell it. The number stands in CMakeLists.txt. A commit without the tag v<number>, or a tree with changes, is older
-# than the release of that number: its packages and wheels also have the time of the commit, by which apt, dnf and pip
-# know the newer one of two builds. Without a repository, all three are the number.
+# version.sh number|package|wheel|image - prints the version of this tree as releases, packages (Debian, RPM), wheels or
+# container images and charts spell it. The number stands in CMakeLists.txt. A commit without the tag v<number>, or a tree
+# with changes, is older than the release of that number: its other spellings also have the time of the commit, by which
+# apt, dnf, pip and helm know the newer one of two builds. Without a repository, all of them are the number.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -19,8 +19,9 @@ case ${1-} in
 number) echo "$number" ;;
 package) echo "$number${time:+~git$time.$revision}" ;;
 wheel) echo "$number${time:+.dev$time}" ;;
+image) echo "$number${time:+-git$time-$revision}" ;;
 *)
-    echo "usage: version.sh number|package|wheel" >&2
+    echo "usage: version.sh number|package|wheel|image" >&2
     exit 2
     ;;
 esac

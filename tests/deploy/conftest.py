@@ -36,6 +36,12 @@ def run(*command, **more):
     return result.stdout
 
 
+def addresses():
+    """Those of deploy/release/addresses.txt."""
+    lines = (DEPLOY / "release" / "addresses.txt").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+
 def need(*programs):
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:

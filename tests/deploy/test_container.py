@@ -1,6 +1,7 @@
 """The container image: built by buildah without privileges of a container engine, and its root run
 read-only, by its numeric user."""
 
+import datetime
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import urllib.request
 import pytest
 import yaml
 
-from conftest import DEPLOY, need, run
+from conftest import DEPLOY, addresses, need, run
 
 CONTAINER = DEPLOY / "container"
 
@@ -33,7 +34,8 @@ def test_the_stage_installs_every_library_of_the_build():
 
 @pytest.fixture(scope="module")
 def image(debs, clean_root, tmp_path_factory):
-    """(settings, root) of the target cpu, made from packages and from a base that no registry served."""
+    """(name, settings, root) of the target cpu as build.sh makes it, from packages and from a base that no registry
+    served."""
     need("buildah")
     folder = tmp_path_factory.mktemp("container")
     environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
@@ -50,34 +52,47 @@ def image(debs, clean_root, tmp_path_factory):
     base = buildah("from", "scratch")
     buildah("add", "--quiet", base, clean_root, "/")
     buildah("commit", "--quiet", "--rm", base, "localhost/base")
-    buildah("build", "--format", "docker", "--quiet", "--target", "cpu", "--tag", "localhost/gemmd",
-            "--build-arg", "BASE=localhost/base", "--build-arg", "PACKAGES=packages",
-            "--build-arg", "REVISION=0123456789ab", "--build-arg", "VERSION=1.2.3",
-            "--file", context / "deploy" / "container" / "Containerfile", context)
-    settings = json.loads(buildah("inspect", "--type", "image", "localhost/gemmd"))["Docker"]["config"]
-    made = buildah("from", "localhost/gemmd")
+    # The same with the storage and the context of this test.
+    engine = folder / "engine"
+    engine.write_text(f'#!/bin/bash\nexec buildah {" ".join(map(str, storage))} "${{@:1:$#-1}}" {context}\n')
+    engine.chmod(0o755)
+    name = run(CONTAINER / "build.sh", "--engine", engine, "--registry", "localhost", "cpu", "--quiet",
+               "--build-arg", "BASE=localhost/base", "--build-arg", "PACKAGES=packages",
+               env=environment).splitlines()[-1]
+    settings = json.loads(buildah("inspect", "--type", "image", name))["Docker"]["config"]
+    made = buildah("from", name)
     root = buildah("mount", made)
-    for name in ("dev", "proc"):  # which a container engine mounts
-        os.makedirs(f"{root}/{name}", exist_ok=True)
-    yield settings, root
+    for mounted in ("dev", "proc"):  # by a container engine
+        os.makedirs(f"{root}/{mounted}", exist_ok=True)
+    yield name, settings, root
     buildah("umount", made)
 
 
 def test_settings_of_the_image(image):
-    settings, _ = image
+    name, settings, _ = image
     assert settings["User"] == "65532:65532"
     assert settings["Entrypoint"] == ["/usr/bin/gemmd"]
     assert settings["StopSignal"] == "SIGTERM"
     assert settings["Healthcheck"]["Test"] == ["CMD", "/usr/bin/gemmctl", "ready", "--quiet"]
     assert "8080/tcp" in settings["ExposedPorts"]
-    labels = settings["Labels"]
-    assert labels["org.opencontainers.image.version"] == "1.2.3"
-    assert labels["org.opencontainers.image.revision"] == "0123456789ab"
-    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+    labels = {key.removeprefix("org.opencontainers.image."): value for key, value in settings["Labels"].items()}
+    version = run(DEPLOY / "release" / "version.sh", "image").strip()
+    assert name == f"localhost/gemmd:{version}-cpu" and labels["version"] == version
+    assert len(labels["revision"]) == 12 and labels["licenses"] == "Apache-2.0"
+    assert labels["created"] == datetime.datetime.fromtimestamp(
+        int(run("git", "log", "-1", "--format=%ct", cwd=DEPLOY)), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert labels["source"] == addresses()["repository"]
+
+
+def test_each_target_has_the_same_labels():
+    """The target cuda is not built by a test."""
+    stages = (CONTAINER / "Containerfile").read_text().split("\nFROM scratch AS ")[1:]
+    labels = [set(re.findall(r"opencontainers\.image\.(\w+)=", stage)) for stage in stages]
+    assert len(stages) == 2 and labels[0] == labels[1]
 
 
 def test_the_image_holds_libraries_and_two_programs(image):
-    _, root = image
+    _, _, root = image
     programs = {os.path.relpath(os.path.join(folder, name), root)
                 for folder, _, names in os.walk(root) for name in names
                 if os.access(os.path.join(folder, name), os.X_OK) and ".so" not in name
@@ -91,7 +106,7 @@ def test_the_image_holds_libraries_and_two_programs(image):
 
 
 def test_the_root_runs_read_only_as_its_user(image):
-    settings, root = image
+    _, settings, root = image
     variables = dict(entry.split("=", 1) for entry in settings["Env"])
     assert variables["GEMMD_LISTEN"] == "0.0.0.0:8080"
     variables["GEMMD_LISTEN"] = "127.0.0.1:0"

@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from conftest import ROOT, need, run
+from conftest import ROOT, addresses, need, run
 from patience import PATIENCE_S
 from reserved_port import ReservedPort
 
@@ -76,6 +76,25 @@ def test_a_release_needs_its_date(source, tmp_path):
                           capture_output=True, text=True, check=False)
     run("git", "-C", source, "tag", "--delete", f"v{number}")
     assert made.returncode == 1 and "CHANGELOG.md has no date" in made.stderr, made.stderr
+
+
+def test_a_release_needs_addresses(source, tmp_path):
+    """make.sh names the placeholders that are left, of a release whose changelog has its date."""
+    left = [f"{key}={value}" for key, value in addresses().items() if "example.org" in value]
+    if not left:
+        pytest.skip("the maintainer has filled in every address")
+    clone = tmp_path / "source"
+    run("git", "clone", "--quiet", "--shared", source, clone)
+    (clone / "CHANGELOG.md").write_text(
+        (clone / "CHANGELOG.md").read_text().replace(" (not released yet)", " (2026-01-01)", 1))
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    run("git", "-C", clone, *identity, "commit", "--quiet", "--all", "--message", "Release")
+    number = run(clone / "deploy/release/version.sh", "number").strip()
+    run("git", "-C", clone, "tag", "--force", f"v{number}")
+    made = subprocess.run([clone / "deploy/release/make.sh", "--python", sys.executable, tmp_path / "files"],
+                          capture_output=True, text=True, check=False)
+    assert made.returncode == 1 and "addresses.txt are placeholders" in made.stderr, made.stderr
+    assert all(line in made.stderr for line in left), made.stderr
 
 
 def test_contents_are_described(release):

@@ -2,6 +2,7 @@
 packages and wheels follow the commits."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -61,9 +62,9 @@ def test_sources_without_a_repository(tmp_path):
 
 
 def versions(folder):
-    """As releases, packages and wheels spell it."""
+    """As releases, packages, wheels and images spell it."""
     return [subprocess.run([folder / "deploy/release/version.sh", kind], check=True, capture_output=True,
-                           text=True).stdout.strip() for kind in ("number", "package", "wheel")]
+                           text=True).stdout.strip() for kind in ("number", "package", "wheel", "image")]
 
 
 def in_order(packages):
@@ -84,23 +85,27 @@ def test_versions_are_in_the_order_of_commits_and_releases(repository):
     shutil.copy(ROOT / "deploy/release/version.sh", repository / "deploy/release")
     first = commit("7.8.0", "2026-03-01T01:30:00")
     found = [versions(repository)]
-    assert found[0] == ["7.8.0", f"7.8.0~git20260228233000.{first}", "7.8.0.dev20260228233000"], "in UTC"
+    assert found[0] == ["7.8.0", f"7.8.0~git20260228233000.{first}", "7.8.0.dev20260228233000",
+                        f"7.8.0-git20260228233000-{first}"], "in UTC"
     commit("7.8.0 ", "2026-03-01T13:00:00")
     found.append(versions(repository))
     git(repository, "tag", "-a", "-m", "a release", "v7.8.0")
     found.append(versions(repository))
-    assert found[2] == ["7.8.0"] * 3
+    assert found[2] == ["7.8.0"] * 4
     commit("7.9.0", "2026-03-01T14:00:00")
     found.append(versions(repository))
 
-    _, packages, wheels = zip(*found, strict=True)
+    _, packages, wheels, images = zip(*found, strict=True)
     assert in_order(reversed(packages)) == list(packages)
     assert sorted(reversed(wheels), key=Version) == list(wheels)
+    # Semantic versioning orders what follows the hyphen by its characters, and before the bare number.
+    assert sorted(reversed(images), key=lambda image: image + ("" if "-" in image else "~")) == list(images)
+    assert all(re.fullmatch(r"[\w.-]{1,100}", image, re.A) for image in images), "a tag of a registry"
     git(repository, "checkout", "--quiet", "v7.8.0")
     (repository / "CMakeLists.txt").write_text("project(gemmd VERSION 7.8.0 DESCRIPTION changed)\n")
     assert versions(repository)[1:] == list(found[1][1:]), "a tree with changes is not the release"
     shutil.rmtree(repository / ".git")
-    assert versions(repository) == ["7.8.0"] * 3, "without a repository"
+    assert versions(repository) == ["7.8.0"] * 4, "without a repository"
 
 
 def test_programs_report_the_number(gemmd):
