@@ -54,7 +54,10 @@ def libraries_of(files):
 
 
 def name_and_version(artefact):
-    """gemmd_1.2-1_amd64.deb, gemmd-libs-1.2-1.x86_64.rpm, gemmd_client-1.2-py3-none-any.whl, gemmd-1.2.tar.gz"""
+    """gemmd_1.2-1_amd64.deb, gemmd-libs-1.2-1.x86_64.rpm, gemmd_client-1.2-py3-none-any.whl, gemmd-1.2.tar.gz,
+    gemmd-1.2-git1.tgz"""
+    if artefact.suffix == ".tgz":
+        return tuple(artefact.stem.split("-", 1))
     name, version = re.fullmatch(r"(.+?)[-_](\d[^-_]*).*", artefact.name.removesuffix(".tar.gz")).groups()
     return name, version
 
@@ -114,7 +117,7 @@ def spdx(artefact, digest, files, libraries, time):
 def main():
     time = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
     folder = Path(sys.argv[1])
-    for artefact in sorted(path for path in folder.iterdir() if path.suffix in (".deb", ".ddeb", ".rpm", ".whl", ".gz")):
+    for artefact in sorted(path for path in folder.iterdir() if path.suffix in (".deb", ".ddeb", ".rpm", ".whl", ".gz", ".tgz")):
         digest = hashlib.sha256(artefact.read_bytes()).hexdigest()
         files = files_of(artefact)
         for kind, describe in (("cdx", cyclonedx), ("spdx", spdx)):

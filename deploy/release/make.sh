@@ -12,6 +12,7 @@ Builds HEAD, whose tree must have no changes, and writes into FOLDER, which must
   gemmd-VERSION.tar.gz                 the sources
   *.deb, *.ddeb, *.rpm                 the packages of the CPU backend
   gemmd_client-*, gemmd_server-*.whl   the Python packages
+  gemmd-VERSION.tgz                    the chart for Helm, with the version and the registry in its values
   *.cdx.json, *.spdx.json              the contents of each of these files, for CycloneDX and SPDX
   SHA256SUMS
 
@@ -86,6 +87,15 @@ done
 find build/packages -maxdepth 1 -type f -exec mv -t "$folder" '{}' +
 "$python" deploy/release/wheels.py build "$folder" >"$work/wheels.log" 2>&1 ||
     { cat "$work/wheels.log" && exit 1; }
+chart=$(deploy/release/version.sh image)
+cp -RL deploy/kubernetes/chart "$work/gemmd"
+cp LICENSE "$work/gemmd"
+sed -i "s/^\(version\|appVersion\): .*/\1: $chart/" "$work/gemmd/Chart.yaml"
+sed -i -e "s/^  version: \"\"\$/  version: $chart/" \
+    -e "s|^  repository: gemmd\$|  repository: $(sed -n 's/^registry=//p' deploy/release/addresses.txt)/gemmd|" \
+    "$work/gemmd/values.yaml"
+tar -C "$work" --create --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+    --mode=u=rw,go=r,a+X gemmd | gzip -9n >"$folder/gemmd-$chart.tgz"
 "$python" deploy/release/contents.py "$folder"
 cd "$folder"
 sha256sum -- * >"$work/SHA256SUMS"

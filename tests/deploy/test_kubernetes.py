@@ -287,6 +287,87 @@ def test_selectors_find_the_pods():
             assert found == [[name]] * 4, (overlay, name)
 
 
+# The values with which the chart makes what kustomize makes of an overlay.
+CHART = {"cpu": {"backend": "cpu"}, "cuda": {}, "dra": {"dra": True},
+         "fleet": {"haproxy": {"enabled": True}, "monitoring": {"enabled": True}, "autoscaling": {"enabled": True}}}
+
+
+def render_chart(values, release="gemmd"):
+    """What Helm makes of the chart, by kind and name."""
+    helm = pytest.importorskip("helm_python")
+    with helm.Chart.load(KUBERNETES / "chart") as chart:
+        made = chart.render(values, name=release, namespace="gemmd")
+    entries = [entry for text in made.values() for entry in yaml.safe_load_all(text) if entry]
+    return {(entry["kind"], entry["metadata"]["name"]): entry for entry in entries}
+
+
+def without_habits(entries):
+    """Without what kustomize and Helm do in ways of their own: the namespace and some labels of resources, the hash of a
+    ConfigMap, and a default."""
+    entries = json.loads(re.sub(r"gemmd-haproxy-\w{10}\b", "gemmd-haproxy", json.dumps(list(entries))))
+    for entry in entries:
+        for key in ("namespace", "labels"):
+            entry["metadata"].pop(key, None)
+        if entry["kind"] == "Deployment":
+            entry["spec"].setdefault("replicas", 1)
+            entry["spec"]["template"]["metadata"].pop("annotations", None)
+    return {(entry["kind"], entry["metadata"]["name"]): entry for entry in entries}
+
+
+@pytest.mark.parametrize("overlay", CHART)
+def test_the_chart_makes_what_kustomize_makes(overlay):
+    made = without_habits(render_chart(CHART[overlay]).values())
+    wanted = without_habits(documents(overlay))
+    assert set(made) == set(wanted)
+    for key, entry in wanted.items():
+        assert made[key] == entry, key
+
+
+def test_the_chart_without_a_fault():
+    helm = pytest.importorskip("helm_python")
+    report = helm.lint(KUBERNETES / "chart", strict=True)
+    assert report["errors"] == [] and [entry for entry in report["messages"] if entry["severity"] > 1] == []
+    with pytest.raises(helm.HelmError, match="backend is 'gpu'; it can be cpu or cuda"):
+        render_chart({"backend": "gpu"})
+
+
+def test_the_chart_mounts_tokens(schemas, request, tmp_path):
+    made = render_chart({"backend": "cpu", "tokens": {"secret": "clients", "metricsTenant": "prometheus"},
+                         "options": ["--max-body=256M"], "image": {"pullSecrets": [{"name": "registry"}]}})
+    deployment = made["Deployment", "gemmd"]
+    assert faults(schemas("deployment-apps-v1.json"), deployment) == []
+    pod = deployment["spec"]["template"]["spec"]
+    [container], [volume] = pod["containers"], pod["volumes"]
+    [mount] = container["volumeMounts"]
+    assert volume == {"name": mount["name"], "secret": {"secretName": "clients", "defaultMode": 0o440}}
+    # The daemon reads the file of the Secret, which is elsewhere here.
+    tokens = tmp_path / "tokens"
+    tokens.write_text("prometheus:0123456789abcdef scopes=metrics\n")
+    tokens.chmod(0o440)
+    place = f"--token-file={mount['mountPath']}/tokens"
+    assert place in container["args"]
+    words = [f"--token-file={tokens}" if word == place else word for word in container["args"]]
+    options = json.loads(run(request.config.getoption("--gemmd"), *words, "--check-config"))
+    assert options["max-body"] == 2**28 and options["allow-insecure-network"] is False
+
+
+def test_the_chart_has_the_route_of_the_examples():
+    example = yaml.safe_load((KUBERNETES / "examples" / "httproute.yaml").read_text())
+    assert render_chart({"route": {"enabled": True}})["HTTPRoute", "gemmd"]["spec"] == example["spec"]
+    through = render_chart({"route": {"enabled": True}, "haproxy": {"enabled": True}})
+    [rule] = through["HTTPRoute", "gemmd"]["spec"]["rules"]
+    assert [backend["name"] for backend in rule["backendRefs"]] == ["gemmd-haproxy"]
+
+
+def test_releases_of_the_chart_share_no_name():
+    made = render_chart({**CHART["fleet"], "dra": True, "route": {"enabled": True}}, release="other")
+    made["ConfigMap", "other-haproxy"]["data"] = made["PrometheusRule", "other"]["spec"] = None
+    names = {name for entry in made.values() for name in re.findall(r"[\w.:/-]*gemmd[\w.:/-]*", yaml.safe_dump(entry))}
+    # The namespace, the container, the image, the label of clients, a metric and a host name.
+    assert names == {"gemmd", "gemmd:cuda", "gemmd-client", "gemmd-client:", "gemmd_requests_waiting", "gemmd.internal"}
+    assert {name.partition("-")[0] for _, name in made} == {"other"}
+
+
 def admits(policy, labels):
     """Whether a pod of the namespace with these labels may connect."""
     def matches(selector):

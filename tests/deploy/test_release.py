@@ -105,7 +105,7 @@ def test_contents_are_described(release):
     from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
     validator = JsonStrictValidator(SchemaVersion.V1_6)
-    assert len(artefacts(release)) >= 14
+    assert len(artefacts(release)) >= 15
     for artefact in artefacts(release):
         text = (release / f"{artefact.name}.cdx.json").read_text()
         assert validator.validate_str(text) is None, artefact.name
@@ -118,6 +118,15 @@ def test_contents_are_described(release):
         if artefact.suffix == ".deb":
             held = run("dpkg-deb", "--contents", artefact).splitlines()
             assert named == {line.split(None, 5)[5].removeprefix("./") for line in held if line.startswith("-")}
+
+
+def test_the_chart_runs_the_images_of_the_release(release):
+    helm = pytest.importorskip("helm_python")
+    version = run(ROOT / "deploy/release/version.sh", "image").strip()
+    with helm.Chart.load(release / f"gemmd-{version}.tgz") as chart:
+        assert (chart.version, chart.metadata["appVersion"]) == (version, version)
+        made = chart.render({"backend": "cpu"}, name="gemmd", namespace="gemmd")["gemmd/templates/deployment.yaml"]
+    assert f"image: {addresses()['registry']}/gemmd:{version}-cpu\n" in made
 
 
 def wheel(release, name):
