@@ -63,7 +63,7 @@ version=$(deploy/release/version.sh package)
 if [[ $version == "$(deploy/release/version.sh number)" ]]; then
     grep -qE "^## ${version//./\\.} \([0-9]{4}-[0-9]{2}-[0-9]{2}\)$" CHANGELOG.md ||
         die "CHANGELOG.md has no date for $version"
-    ! grep -E '^[^#].*example\.org' deploy/release/addresses.txt >&2 ||
+    ! grep -E '^[^#].*example[.-]org' deploy/release/addresses.txt >&2 ||
         die "these lines of deploy/release/addresses.txt are placeholders"
 fi
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)

@@ -80,7 +80,7 @@ def test_a_release_needs_its_date(source, tmp_path):
 
 def test_a_release_needs_addresses(source, tmp_path):
     """make.sh names the placeholders that are left, of a release whose changelog has its date."""
-    left = [f"{key}={value}" for key, value in addresses().items() if "example.org" in value]
+    left = [f"{key}={value}" for key, value in addresses().items() if re.search(r"example[.-]org", value)]
     if not left:
         pytest.skip("the maintainer has filled in every address")
     clone = tmp_path / "source"
