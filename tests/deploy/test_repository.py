@@ -81,7 +81,9 @@ def test_addresses_are_those_of_the_one_file():
     for name, needed in {".github/CODEOWNERS": known["owners"],
                          ".github/ISSUE_TEMPLATE/config.yml": f"{known['repository']}/security/advisories/new",
                          "SECURITY.md": f"{known['repository']}/security/advisories/new",
-                         "SUPPORT.md": f"({known['repository']})"}.items():
+                         "SUPPORT.md": f"({known['repository']})",
+                         "deploy/grafana/gemmd.json": f"{known['repository']}/blob/main/deploy/OPERATING.md",
+                         "deploy/prometheus/gemmd.rules.yaml": f"{known['repository']}/blob/main/deploy/OPERATING.md"}.items():
         assert needed in (ROOT / name).read_text(), f"{name} lacks {needed}"
     strange = [line for line in tracked_with(r"example[.-]org") if not any(
         known[key] in line for key in ("owners", "repository")) and not line.startswith("deploy/release/")]
