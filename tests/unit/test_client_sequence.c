@@ -66,7 +66,7 @@ static void check_description(const struct gemmd_sequence *sequence)
 
 START_TEST(creates_a_sequence)
 {
-    struct talk talk;
+    struct talk talk = {0};
     struct gemmd_sequence_put put;
     talk_start(&talk, "HTTP/1.1 201 Created", DESCRIPTION);
     gemmd_sequence_put_init(&put, sizeof put);
@@ -90,7 +90,7 @@ END_TEST
 
 START_TEST(forks_a_sequence)
 {
-    struct talk talk;
+    struct talk talk = {0};
     struct gemmd_sequence_put put;
     talk_start(&talk, "HTTP/1.1 200 OK", DESCRIPTION);
     gemmd_sequence_put_init(&put, sizeof put);
@@ -106,7 +106,7 @@ END_TEST
 START_TEST(appends_positions)
 {
     static const char k[] = {1, 2, 3, 4}, v[] = {5, 6};
-    struct talk talk;
+    struct talk talk = {0};
     struct gemmd_sequence_append append;
     talk_start(&talk, "HTTP/1.1 200 OK", DESCRIPTION);
     gemmd_sequence_append_init(&append, sizeof append);
@@ -132,7 +132,7 @@ END_TEST
 
 START_TEST(fetches_positions)
 {
-    struct talk talk;
+    struct talk talk = {0};
     struct gemmd_sequence_get get;
     struct gemmd_result result;
     talk_start(&talk, "HTTP/1.1 200 OK\r\nGemmd-Dtype: bf16", "KKKKVV");
@@ -156,7 +156,7 @@ END_TEST
 START_TEST(fetches_no_more_than_its_memory_takes)
 {
     char data[5];
-    struct talk talk;
+    struct talk talk = {0};
     struct gemmd_sequence_get get;
     talk_start(&talk, "HTTP/1.1 200 OK\r\nGemmd-Dtype: bf16", "KKKKVV");
     gemmd_sequence_get_init(&get, sizeof get);
@@ -172,7 +172,7 @@ END_TEST
 
 START_TEST(needs_the_type_of_what_it_fetches)
 {
-    struct talk talk;
+    struct talk talk = {0};
     struct gemmd_sequence_get get;
     talk_start(&talk, "HTTP/1.1 200 OK", "KKKKVV");
     gemmd_sequence_get_init(&get, sizeof get);
@@ -185,7 +185,7 @@ END_TEST
 
 START_TEST(truncates_looks_and_deletes)
 {
-    struct talk talk;
+    struct talk talk = {0};
     talk_start(&talk, "HTTP/1.1 200 OK", DESCRIPTION);
     ck_assert_int_eq(
         gemmd_sequence_truncate(talk.client, "chat", 70, NULL, &talk.sequence, &talk.error),
@@ -211,7 +211,7 @@ END_TEST
 
 START_TEST(describes_once_the_answer_is_there)
 {
-    struct talk talk;
+    struct talk talk = {0};
     talk_start(&talk, "HTTP/1.1 200 OK", DESCRIPTION);
     struct gemmd_request *request =
         gemmd_sequence_stat_submit(talk.client, "chat", NULL, &talk.error);
@@ -254,7 +254,7 @@ static const char *const wrong_documents[] = {
 
 START_TEST(refuses_an_answer_that_describes_no_sequence)
 {
-    struct talk talk;
+    struct talk talk = {0};
     talk_start(&talk, "HTTP/1.1 200 OK", wrong_documents[_i]);
     ck_assert_int_eq(gemmd_sequence_stat(talk.client, "chat", NULL, &talk.sequence, &talk.error),
                      GEMMD_ERR_PROTOCOL);
@@ -265,7 +265,7 @@ END_TEST
 
 START_TEST(takes_a_type_of_a_newer_daemon)
 {
-    struct talk talk;
+    struct talk talk = {0};
     talk_start(&talk, "HTTP/1.1 200 OK",
                "{\"name\":\"n\",\"dtype\":\"f6_e3m2\",\"kv_heads\":8,\"d\":1,\"dv\":1,"
                "\"layers\":1,\"length\":0,\"lengths\":[0]}");
@@ -285,7 +285,7 @@ static void see(const struct gemmd_sequence *sequence, void *user)
 
 START_TEST(lists_sequences)
 {
-    struct talk talk;
+    struct talk talk = {0};
     int seen = 0;
     talk_start(&talk, "HTTP/1.1 200 OK",
                "{\"sequences\":[" DESCRIPTION "," DESCRIPTION "],\"next\":null}");
@@ -367,7 +367,7 @@ static struct gemmd_attention sequence_attention(void)
 
 START_TEST(attends_to_a_sequence)
 {
-    struct talk talk;
+    struct talk talk = {0};
     struct gemmd_attention attention = sequence_attention();
     char o[32];
     attention.layer = 3;
@@ -387,7 +387,7 @@ END_TEST
 
 START_TEST(attends_to_what_it_appends)
 {
-    struct talk talk;
+    struct talk talk = {0};
     struct gemmd_attention attention = sequence_attention();
     char o[32];
     attention.append = 1;
