@@ -5,12 +5,14 @@ import re
 import sys
 from typing import get_args
 
+import http_grammar
 import pytest
 from matrices import ACTS, OUTS
 from test_operations import OPENAPI, ROOT, query_parameters, read, resolve
 
-sys.path.insert(0, str(ROOT / "client/python/src"))
+sys.path[:0] = [str(ROOT / "client/python/src"), str(ROOT / "tests/bench")]
 
+import corpus.products  # noqa: E402
 from gemmd_client import arrays, attention, convolution, library, products, reductions  # noqa: E402
 
 OPERATIONS = [path for path, methods in OPENAPI["paths"].items()
@@ -72,9 +74,16 @@ def test_the_readme_lists_each_value(name):
     (reductions.REDUCE_TYPES, "/reduce", "dtype", "REDUCE_TYPES in gemmd_client/reductions.py"),
     (reductions.SOFTMAX_TYPES, "/softmax", "dtype", "SOFTMAX_TYPES in gemmd_client/reductions.py"),
     (ACTS, "/gemm", "act", "ACTS in tests/integration/matrices.py"),
+    (http_grammar.PARAMETERS["act"], "/gemm", "act", "PARAMETERS in tests/integration/http_grammar.py"),
+    (corpus.products.ACTS, "/gemm", "act", "ACTS in tests/bench/corpus/products.py"),
 ])
 def test_a_list_has_each_value_in_order(listed, path, name, where):
     assert list(listed) == values(path, name), where
+
+
+def test_the_manual_of_gemmctl_names_each_activation():
+    [sentence] = re.findall(r"^The activations ([^.]*?) make that", read("client/man/options.roff"), re.M | re.S)
+    assert set(re.split(r", | and ", sentence)) | {"none", "relu"} == set(ACTS)
 
 
 def test_the_python_client_has_the_pairs_of_types_of_products():
