@@ -9,7 +9,6 @@
 
 #include "proto/dtype.h"
 #include "proto/size.h"
-#include "proto/size_text.h"
 #include "server/tensors/tensor_store_parts.h"
 
 /* Each head of a position begins at a multiple of this, which the fast kernels of GPUs want. */
@@ -389,26 +388,29 @@ static bool is_in_one(const struct resident *resident, const struct sequence_use
     return true;
 }
 
+/* The bytes of the range that a use gathers rows in. No overflow: the pages have as many bytes. */
+static uint64_t gathered_bytes(const struct resident *resident, const struct sequence_use *use)
+{
+    return (use->position + use->count) * resident->sequence->position_bytes;
+}
+
 /* Points the use at all its rows, one after another: where they are, or in a range of its own that
- * the copies of sequence_use_copies fill. Under the lock. */
+ * the copies of sequence_use_copies fill. The range counts as the owner's. Under the lock. */
 static enum gemmd_error find_rows(struct tensor_store *store, const struct resident *resident,
                                   struct sequence_use *use, struct fault *fault)
 {
     const struct memory *memory = &store->memories[resident->device];
-    /* No overflow: the pages have as many bytes. */
-    const uint64_t bytes = (use->position + use->count) * resident->sequence->position_bytes;
     uint64_t offset;
     if (is_in_one(resident, use)) {
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): collect_pages has set all pages */
         use->rows = memory->start + use->pages[0]->offset;
         return GEMMD_OK;
     }
-    while (!arena_alloc(memory->arena, bytes, &offset))
-        if (!tensor_evict_copy(store, resident->device))
-            return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                             "no room to gather the pages of the sequence: %s needed, %s free "
-                             "(--tensor-bytes)",
-                             size_text(bytes).text, size_text(tensor_free_bytes(memory)).text);
+    const enum gemmd_error code =
+        tensor_take_ranges(store, resident->owner, resident->device, gathered_bytes(resident, use),
+                           1, "copy that gathers the pages of the sequence", &offset, fault);
+    if (code != GEMMD_OK)
+        return code;
     use->rows = memory->start + offset;
     use->gathered = true;
     return GEMMD_OK;
@@ -474,8 +476,10 @@ static void end_locked(struct tensor_store *store, struct resident *resident,
     const struct memory *memory = &store->memories[resident->device];
     if (use->kind == SEQUENCE_APPEND)
         resident->sequence->layers[use->layer].appending = false;
-    if (use->gathered)
+    if (use->gathered) {
         arena_free(memory->arena, (uint64_t)(use->rows - memory->start));
+        resident->owner->used_bytes -= gathered_bytes(resident, use);
+    }
     sequence_drop_pages(store, resident, use->pages, use->page_count);
     sequence_drop_pages(store, resident, &use->original, use->original != NULL);
     free(use->pages);

@@ -325,6 +325,37 @@ def as_job(tenant, side=2):
                   body=np.ones(2 * side, np.float32).tobytes())
 
 
+def test_gathered_sequences_count_for_their_tenant(shared):
+    """Attentions that wait for the device hold the memory in which the pages of their sequence are gathered. Pages
+    of heads of 24 elements do not follow one another without gaps, so that they are always gathered."""
+    daemon = shared("--tensor-bytes", "64M", "--cpu-threads", "1")
+    positions, side = 1 << 16, 1536
+    answer = exchange(daemon.address, signed("alice", "PUT", "/sequences/s?kv_heads=1&d=24", [("Content-Length", 0)]))
+    assert answer.status == 201
+    rows = bytes(positions * 2 * 24 * 2)  # 6 MiB, of whose pages 8 MiB are allocated
+    assert exchange(daemon.address, signed("alice", "POST", "/sequences/s/append?position=0",
+                                           body=rows)).status == 200
+    later = [("Prefer", "respond-async")]
+    blockers = [exchange(daemon.address, signed(
+        "alice", "POST", f"/gemm?m={side}&n={side}&k={side}&kernel=naive&priority=9", later,
+        bytes(8 * side * side))).headers["location"] for _ in range(3)]
+    asked = [exchange(daemon.address, signed("alice", "POST", "/attention?sequence=s&heads=1&sq=1&priority=0", later,
+                                             bytes(48))) for _ in range(8)]
+    assert [answer.status for answer in asked] == [202] * 3 + [507] * 5
+    assert_problem(asked[-1], 507, "gathers the pages of the sequence.*of this tenant's 32 MiB")
+    answer = exchange(daemon.address, signed("bob", "PUT", f"/tensors/t?shape={30 << 20}&dtype=i8",
+                                             [("Content-Length", 30 << 20)], bytes(30 << 20)))
+    assert answer.status == 201, answer.body
+    for job in blockers:
+        assert exchange(daemon.address, signed("alice", "DELETE", job)).status == 200
+    for answer in asked[:3]:
+        result = exchange(daemon.address, signed("alice", "GET",
+                                                 f"{answer.headers['location']}/result?wait_ms=60000"))
+        assert result.status == 200
+    answer = exchange(daemon.address, signed("alice", "POST", "/attention?sequence=s&heads=1&sq=1", body=bytes(48)))
+    assert answer.status == 200, "the memory is free again"
+
+
 def test_jobs_of_one_tenant(shared):
     daemon = shared("--max-jobs", "8", "--metrics-tenant", "watcher")
     for _ in range(4):
