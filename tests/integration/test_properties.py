@@ -14,6 +14,8 @@ import safetensors.numpy
 from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
+import attention
+import conv2d
 from matrices import ACTS, NUMPY, OUTS, Problem, random_array, random_operands
 from oip import DATATYPE, MODEL, Input
 from oip import body as inference
@@ -104,6 +106,32 @@ def arrays_to_reduce(draw):
 
 
 @st.composite
+def attentions(draw):
+    problem = attention.Attention(heads=draw(st.integers(1, 3)), sq=draw(st.integers(1, 9)), d=draw(st.integers(1, 9)),
+                                  batch=draw(st.integers(1, 2)), dtype=draw(st.sampled_from(("f32", "f16", "bf16"))),
+                                  layout=draw(st.sampled_from(("bhsd", "bshd"))), causal=draw(st.booleans()))
+    operands = [problem.stored(operand) for operand in attention.random_operands(problem, draw(RANDOM))]
+    media_type = draw(st.sampled_from(FORMATS))
+    return Asked("POST", f"/attention?{query(**problem.parameters(sizes=media_type == RAW))}",
+                 (("Content-Type", media_type),), of_format(media_type, dict(zip("qkv", operands))),
+                 draw(CHUNKS), draw(st.booleans()), draw(st.booleans()))
+
+
+@st.composite
+def convolutions(draw):
+    groups, (filters, channels, height) = draw(st.integers(1, 2)), draw(SIZES)
+    problem = conv2d.Conv2d(channels=groups * channels, height=height, width=draw(st.integers(1, 9)),
+                            filters=groups * filters, r=draw(st.integers(1, height)), s=1, groups=groups,
+                            batch=draw(st.integers(1, 2)), dtype=draw(st.sampled_from(("f32", "f16", "i8"))),
+                            layout=draw(st.sampled_from(("nchw", "nhwc"))))
+    x, w, _ = conv2d.random_operands(problem, draw(RANDOM))
+    media_type = draw(st.sampled_from(FORMATS))
+    parameters = problem.parameters() if media_type == RAW else problem.options() | {"dtype": problem.dtype}
+    return Asked("POST", f"/conv2d?{query(**parameters)}", (("Content-Type", media_type),),
+                 of_format(media_type, {"x": x, "w": w}), draw(CHUNKS), draw(st.booleans()), draw(st.booleans()))
+
+
+@st.composite
 def inferences(draw):
     m, n, k = draw(SIZES)
     random, binary = draw(RANDOM), draw(st.booleans())
@@ -115,7 +143,7 @@ def inferences(draw):
 
 WITHOUT_BODY = st.sampled_from([Asked("GET", target) for target in (
     "/livez", "/openapi.json", "/v2", "/v2/models/gemm_fp32", "/tensors", "/nothing/is/here", "/gemm")])
-REQUESTS = st.one_of(products(), arrays_to_reduce(), inferences(), WITHOUT_BODY)
+REQUESTS = st.one_of(products(), attentions(), convolutions(), arrays_to_reduce(), inferences(), WITHOUT_BODY)
 
 
 def told(answer):
@@ -144,6 +172,7 @@ def test_a_connection_changes_no_answer(holds, address):
         together = []
         for one in asked:
             together.append((one, exchange_final(address, one.data())))
+            assert one.method != "POST" or together[-1][1].status == 200, together[-1]
             if ends(together[-1][1]):
                 compare(together, cuts)
                 together = []
