@@ -17,6 +17,10 @@
 void bf16_least(const uint16_t *x, uint64_t ld, bool along, uint64_t extent, uint64_t depth,
                 uint16_t least[]);
 
+/* The least magnitude of `lines` lines of `length` numbers, each of which begins `ld` numbers after
+ * the one before. */
+uint16_t bf16_least_of_all(const uint16_t *x, uint64_t ld, uint64_t lines, uint64_t length);
+
 /* Whether all products of numbers of two operands, and all their sums, are zero or normal, from the
  * least magnitudes of the operands. */
 bool bf16_products_are_normal(uint16_t a_least, uint16_t b_least);

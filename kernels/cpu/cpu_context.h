@@ -49,6 +49,9 @@ uint64_t attention_tiled_scratch_bytes(void);
 uint64_t conv_depthwise_scratch_bytes(void);
 uint64_t conv_implicit_scratch_bytes(void);
 
+/* Whether `tiled` computes so few rows that it reads B where it is. Pure. */
+bool tiled_reads_b(const struct gemm_problem *problem);
+
 /* Has the kernels that run in the context ask `stops` every few milliseconds whether they have to
  * stop, until cpu_watch_end. The context's threads call `stops` at the same time. A kernel that
  * stops returns GEMMD_OK with an incomplete result. Small problems are computed without asking. */

@@ -3,6 +3,7 @@
  * widened to the accumulator's type, pass through the cache below it (K. Goto and R. van de Geijn,
  * "Anatomy of high-performance matrix multiplication", 2008). Operands of i8 and bf16 stay narrow
  * where the processor has instructions that multiply several steps of k at once (microkernel.h).
+ * For few rows, which would use a panel of B only once, B is read where it is instead.
  *
  * Packed weights are unpacked panel by panel, while they are multiplied. The sums of a group of k
  * are in memory of their own until they are multiplied by the scales.
@@ -29,6 +30,7 @@ enum {
     BLOCK_N = 256,
     BLOCK_K = PANELS_DEPTH_MAX,
     ELEMENT_MAX = 8, /* bytes */
+    FEW_ROWS = 12,   /* of a block, at most, for which B is not copied to panels */
 };
 
 /* One thread's share of the context's scratch, in the accumulator's type. */
@@ -183,14 +185,13 @@ static void tiny_rows_find(struct tiny_rows *tiny, const struct gemm_problem *p,
                            const struct operand *b, uint64_t column, uint64_t columns,
                            uint64_t first_k, uint64_t depth)
 {
-    uint16_t of_rows[BLOCK_M], of_columns[BLOCK_N], least = UINT16_MAX;
+    const uint64_t lines = p->transb ? columns : depth, length = p->transb ? depth : columns;
+    const uint16_t least =
+        bf16_least_of_all(operand_at(b, p->transb, column, first_k), b->ld, lines, length);
+    uint16_t of_rows[BLOCK_M];
     if (first_k == 0)
         memset(tiny->is_tiny, 0, sizeof tiny->is_tiny);
     bf16_least(operand_at(a, !p->transa, row, first_k), a->ld, !p->transa, rows, depth, of_rows);
-    bf16_least(operand_at(b, p->transb, column, first_k), b->ld, p->transb, columns, depth,
-               of_columns);
-    for (uint64_t j = 0; j < columns; j++)
-        least = of_columns[j] < least ? of_columns[j] : least;
     for (uint64_t i = 0; i < rows; i++)
         if (!tiny->is_tiny[i] && !bf16_products_are_normal(of_rows[i], least)) {
             tiny->is_tiny[i] = true;
@@ -215,6 +216,68 @@ static void run_with_tiny(const struct microkernel *micro, uint64_t elements, co
     for (uint64_t i = 0; i < needed; i++)
         if (is_tiny[i])
             memcpy(sums + i * ROW_BYTES, tiny[i], micro->columns * sizeof(float));
+}
+
+/* The function that reads B where it is, if that is faster for `rows` rows than to copy B to
+ * panels; otherwise NULL. */
+typedef uint64_t few_function(uint64_t depth, const void *a, const void *b, uint64_t b_ld, void *c,
+                              uint64_t ld, uint64_t rows, uint64_t columns);
+static few_function *few_of(const struct gemm_problem *p, const struct microkernel *micro,
+                            uint64_t rows)
+{
+    if (rows > FEW_ROWS || p->transb || p->packed.bits != 0)
+        return NULL;
+    if (p->dtype == GEMMD_F16)
+        return micro->run_few_f16;
+    return micro->steps > 1 || p->dtype == dtype_accumulator(p->dtype) ? micro->run_few : NULL;
+}
+
+bool tiled_reads_b(const struct gemm_problem *p)
+{
+    return few_of(p, microkernel_of(p), p->m) != NULL;
+}
+
+/* A part of a block: up to BLOCK_K elements of k. */
+struct slab {
+    const struct microkernel *micro;
+    const struct operand *b;
+    const struct panels_operand *b_panels;
+    const char *a; /* panels */
+    char *sums;
+    uint64_t rows, column, columns, first_k, depth, size;
+};
+
+/* Adds columns `from` to `to` of elements `first` to `end` of a slab, with B in panels. */
+static void add_in_panels(const struct slab *s, uint64_t from, uint64_t to, uint64_t first,
+                          uint64_t end, char *panels)
+{
+    const struct microkernel *micro = s->micro;
+    const uint64_t skipped = first * micro->steps, elements = size_blocks(s->depth, micro->steps);
+    if (from == to || first == end)
+        return;
+    panels_pack(s->b_panels, s->column + from, to - from, s->first_k + skipped,
+                at_most(s->depth, end * micro->steps) - skipped, micro->columns, panels);
+    for (uint64_t j = 0; j < to - from; j += micro->columns)
+        for (uint64_t i = 0; i < s->rows; i += micro->rows)
+            micro->run(end - first, s->a + (i * elements + first * micro->rows) * s->size,
+                       panels + j * (end - first) * s->size,
+                       s->sums + (i * BLOCK_N + from + j) * s->size, BLOCK_N, s->rows - i);
+}
+
+/* Adds a slab of few rows: reads B where it is, except for the last columns, and for a last element
+ * of k whose steps B does not have. */
+static void add_few(const struct slab *s, few_function *few, char *panels)
+{
+    const struct microkernel *micro = s->micro;
+    const uint64_t elements = size_blocks(s->depth, micro->steps), whole = s->depth / micro->steps;
+    const char *b = s->b->data + (s->first_k * s->b->ld + s->column) * dtype_size(s->b->dtype);
+    uint64_t done = 0;
+    for (uint64_t i = 0; i < s->rows; i += micro->rows)
+        done =
+            few(whole, s->a + i * elements * s->size, b, s->b->ld, s->sums + i * BLOCK_N * s->size,
+                BLOCK_N, at_most(s->rows - i, micro->rows), s->columns);
+    add_in_panels(s, 0, done, whole, elements, panels);
+    add_in_panels(s, done, s->columns, 0, elements, panels);
 }
 
 /* Computes one block of C of one problem of the batch. */
@@ -242,6 +305,7 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
     const struct panels_operand a_panels = panels_of(&a, !p->transa, micro, 0);
     const struct panels_operand b_panels = panels_of(&b, p->transb, micro, micro->flip);
 
+    few_function *few = few_of(p, micro, rows);
     const bool packed = p->packed.bits != 0;
     const uint64_t scaled = steps_of_scale(p), most = BLOCK_K * micro->steps;
     struct tiny_rows tiny = {.count = 0};
@@ -256,11 +320,26 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
         if (scaled != 0 && of_scale == 0)
             clear_sums(sums, rows, columns, micro, size);
         panels_pack(&a_panels, row, rows, first_k, depth, micro->rows, scratch.a);
-        if (!packed)
-            panels_pack(&b_panels, column, columns, first_k, depth, micro->columns, scratch.b);
         const uint64_t elements = size_blocks(depth, micro->steps);
         if (micro->run_tiny != NULL)
             tiny_rows_find(&tiny, p, &a, row, rows, &b, column, columns, first_k, depth);
+        if (few != NULL && tiny.count == 0) {
+            const struct slab slab = {.micro = micro,
+                                      .b = &b,
+                                      .b_panels = &b_panels,
+                                      .a = scratch.a,
+                                      .sums = sums,
+                                      .rows = rows,
+                                      .column = column,
+                                      .columns = columns,
+                                      .first_k = first_k,
+                                      .depth = depth,
+                                      .size = size};
+            add_few(&slab, few, scratch.b);
+            continue;
+        }
+        if (!packed)
+            panels_pack(&b_panels, column, columns, first_k, depth, micro->columns, scratch.b);
         for (uint64_t j = 0; j < columns; j += micro->columns) {
             const char *b_panel = packed ? scratch.b : scratch.b + j * elements * size;
             if (packed)

@@ -2,6 +2,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#ifdef __clang__ /* has none (microkernel_body.h) */
+#define OR_NULL(NAME) NULL
+#else
+#define OR_NULL(NAME) NAME
+#endif
 
 /* Vectors of 16 bytes, which every processor has: 16 registers hold 4 x 2 sums and operands. */
 #define BASE_ROWS 4
@@ -10,6 +19,7 @@
 #define NAME f32_base
 #define TARGET
 #define ELEMENT float
+#define HAS_FEW
 #define ROWS BASE_ROWS
 #define VECTOR_BYTES BASE_BYTES
 #include "kernels/cpu/microkernel_body.h"
@@ -17,6 +27,7 @@
 #define NAME f64_base
 #define TARGET
 #define ELEMENT double
+#define HAS_FEW
 #define ROWS BASE_ROWS
 #define VECTOR_BYTES BASE_BYTES
 #include "kernels/cpu/microkernel_body.h"
@@ -33,12 +44,14 @@ static const struct microkernel base[] = {
      .columns = 2 * BASE_BYTES / 8,
      .steps = 1,
      .run = f64_base_run,
+     .run_few = OR_NULL(f64_base_run_few),
      .run_lines = f64_base_run_lines,
      .sum_taps = f64_base_sum_taps},
     {.rows = BASE_ROWS,
      .columns = 2 * BASE_BYTES / 4,
      .steps = 1,
      .run = f32_base_run,
+     .run_few = OR_NULL(f32_base_run_few),
      .run_lines = f32_base_run_lines,
      .sum_taps = f32_base_sum_taps},
     {.rows = BASE_ROWS,
@@ -55,8 +68,10 @@ static const struct microkernel base[] = {
 #define AVX2_BYTES 32
 
 #define NAME f32_avx2
-#define TARGET __attribute__((target("avx2,fma")))
+#define TARGET __attribute__((target("avx2,fma,f16c")))
+#define WIDEN_F16(from) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)(from)))
 #define ELEMENT float
+#define HAS_FEW
 #define ROWS AVX2_ROWS
 #define VECTOR_BYTES AVX2_BYTES
 #include "kernels/cpu/microkernel_body.h"
@@ -64,6 +79,7 @@ static const struct microkernel base[] = {
 #define NAME f64_avx2
 #define TARGET __attribute__((target("avx2,fma")))
 #define ELEMENT double
+#define HAS_FEW
 #define ROWS AVX2_ROWS
 #define VECTOR_BYTES AVX2_BYTES
 #include "kernels/cpu/microkernel_body.h"
@@ -80,12 +96,15 @@ static const struct microkernel avx2[] = {
      .columns = 2 * AVX2_BYTES / 8,
      .steps = 1,
      .run = f64_avx2_run,
+     .run_few = OR_NULL(f64_avx2_run_few),
      .run_lines = f64_avx2_run_lines,
      .sum_taps = f64_avx2_sum_taps},
     {.rows = AVX2_ROWS,
      .columns = 2 * AVX2_BYTES / 4,
      .steps = 1,
      .run = f32_avx2_run,
+     .run_few = OR_NULL(f32_avx2_run_few),
+     .run_few_f16 = OR_NULL(f32_avx2_run_few_f16),
      .run_lines = f32_avx2_run_lines,
      .sum_taps = f32_avx2_sum_taps},
     {.rows = AVX2_ROWS,
@@ -102,7 +121,9 @@ static const struct microkernel avx2[] = {
 
 #define NAME f32_avx512
 #define TARGET __attribute__((target("avx512f")))
+#define WIDEN_F16(from) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)(const void *)(from)))
 #define ELEMENT float
+#define HAS_FEW
 #define ROWS AVX512_ROWS
 #define VECTOR_BYTES AVX512_BYTES
 #include "kernels/cpu/microkernel_body.h"
@@ -110,6 +131,7 @@ static const struct microkernel avx2[] = {
 #define NAME f64_avx512
 #define TARGET __attribute__((target("avx512f")))
 #define ELEMENT double
+#define HAS_FEW
 #define ROWS AVX512_ROWS
 #define VECTOR_BYTES AVX512_BYTES
 #include "kernels/cpu/microkernel_body.h"
@@ -126,12 +148,15 @@ static const struct microkernel avx512[] = {
      .columns = 2 * AVX512_BYTES / 8,
      .steps = 1,
      .run = f64_avx512_run,
+     .run_few = OR_NULL(f64_avx512_run_few),
      .run_lines = f64_avx512_run_lines,
      .sum_taps = f64_avx512_sum_taps},
     {.rows = AVX512_ROWS,
      .columns = 2 * AVX512_BYTES / 4,
      .steps = 1,
      .run = f32_avx512_run,
+     .run_few = OR_NULL(f32_avx512_run_few),
+     .run_few_f16 = OR_NULL(f32_avx512_run_few_f16),
      .run_lines = f32_avx512_run_lines,
      .sum_taps = f32_avx512_sum_taps},
     {.rows = AVX512_ROWS,

@@ -28,6 +28,15 @@ struct microkernel {
      * `run` computes with subnormal numbers. */
     void (*run_tiny)(uint64_t depth, const void *a, const void *b, void *tile, uint64_t ld,
                      uint64_t used);
+    /* Adds a product to the first `rows` rows, at most those of the tile, of a part of C, where B
+     * is not in panels: `depth` times `steps` rows of b are read, which are b_ld elements of B
+     * apart. The other arguments, and the bits, are those of `run`. Returns how many of the
+     * `columns` columns are computed; the others need panels. run_few_f16: B is in f16. NULL: all
+     * columns need panels. */
+    uint64_t (*run_few)(uint64_t depth, const void *a, const void *b, uint64_t b_ld, void *c,
+                        uint64_t ld, uint64_t rows, uint64_t columns);
+    uint64_t (*run_few_f16)(uint64_t depth, const void *a, const void *b, uint64_t b_ld, void *c,
+                            uint64_t ld, uint64_t rows, uint64_t columns);
     /* Computes a tile of operands that are not in panels: a[p][i] is the element number offsets[p]
      * of lines[i], and the rows of b are b_ld elements apart. The sums are added to the tile if
      * `adds`. lines: [rows], each of which may be read, as may the whole rows of b. Only the first

@@ -2,9 +2,10 @@
  * microkernel_body.h - the functions of one microkernel. microkernel.c includes this file once for
  * each type and instruction set, because a function is compiled for one instruction set only.
  *
- * The including file defines NAME, TARGET (an attribute), ELEMENT (a type), ROWS and VECTOR_BYTES.
- * The functions are called NAME_run, NAME_run_lines and NAME_sum_taps. The tiles of the first two
- * are two vectors wide.
+ * The including file defines NAME, TARGET (an attribute), ELEMENT (a type), ROWS and VECTOR_BYTES,
+ * and, for a microkernel that multiplies f16 too, WIDEN_F16(from), which widens as many numbers as
+ * a vector has. The functions are called NAME_run, NAME_run_few, NAME_run_few_f16, NAME_run_lines
+ * and NAME_sum_taps. The tiles of NAME_run and NAME_run_lines are two vectors wide.
  */
 #define JOIN_EXPANDED(name, suffix) name##suffix
 #define JOIN(name, suffix) JOIN_EXPANDED(name, suffix)
@@ -55,6 +56,86 @@ TARGET static void JOIN(NAME, _run)(uint64_t depth, const void *a_panel, const v
     else
         JOIN(NAME, _rows)(depth, a_panel, b_panel, tile, ld, 1);
 }
+
+/* The first `rows` rows of `count` columns, `vectors` vectors at a time. Both `rows` and `vectors`
+ * are constants in each call, so that the sums are registers. The rows of B that are some steps of
+ * k ahead are fetched where so few columns are read of each that the processor does not foresee it.
+ */
+#define FEW_ROWS(SUFFIX, B_ELEMENT, LOAD)                                                          \
+    TARGET static inline __attribute__((always_inline)) uint64_t JOIN(NAME, _columns##SUFFIX)(     \
+        uint64_t depth, const ELEMENT *a, const B_ELEMENT *b, uint64_t b_ld, ELEMENT *c,           \
+        uint64_t ld, uint64_t first, uint64_t count, const int rows, const int vectors)            \
+    {                                                                                              \
+        typedef ELEMENT vector                                                                     \
+            __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(ELEMENT)), may_alias));       \
+        enum { LANES = VECTOR_BYTES / sizeof(ELEMENT), AHEAD = 12 };                               \
+        const uint64_t step = (uint64_t)vectors * LANES;                                           \
+        for (; first + step <= count; first += step) {                                             \
+            const ELEMENT *a_step = a;                                                             \
+            const B_ELEMENT *b_step = b + first;                                                   \
+            vector sums[2 * ROWS < 16 ? 16 : 2 * ROWS];                                            \
+            _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++)                                \
+                _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) sums[i * vectors + v] = \
+                    *(const vector *)(c + (uint64_t)i * ld + first + (uint64_t)v * LANES);         \
+            for (uint64_t p = 0; p < depth; p++, a_step += ROWS, b_step += b_ld) {                 \
+                vector right[16];                                                                  \
+                _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) right[v] =              \
+                    LOAD(b_step + (uint64_t)v * LANES);                                            \
+                if (vectors <= 4)                                                                  \
+                    for (uint64_t line = 0; line < step * sizeof(B_ELEMENT); line += 64)           \
+                        __builtin_prefetch((const char *)(b_step + AHEAD * b_ld) + line);          \
+                _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++)                            \
+                    _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++)                     \
+                        sums[i * vectors + v] += a_step[i] * right[v];                             \
+            }                                                                                      \
+            _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++)                                \
+                    _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) *                   \
+                (vector *)(c + (uint64_t)i * ld + first + (uint64_t)v * LANES) =                   \
+                sums[i * vectors + v];                                                             \
+        }                                                                                          \
+        return first;                                                                              \
+    }                                                                                              \
+    /* Strips as wide as the registers allow, and then of a tile. */                               \
+    TARGET static inline __attribute__((always_inline)) uint64_t JOIN(NAME, _strips##SUFFIX)(      \
+        uint64_t depth, const ELEMENT *a, const B_ELEMENT *b, uint64_t b_ld, ELEMENT *c,           \
+        uint64_t ld, uint64_t count, const int rows, const int vectors)                            \
+    {                                                                                              \
+        uint64_t first = 0;                                                                        \
+        if (vectors > 2)                                                                           \
+            first = JOIN(NAME, _columns##SUFFIX)(depth, a, b, b_ld, c, ld, first, count, rows,     \
+                                                 vectors);                                         \
+        return JOIN(NAME, _columns##SUFFIX)(depth, a, b, b_ld, c, ld, first, count, rows, 2);      \
+    }                                                                                              \
+    TARGET static uint64_t JOIN(NAME, _run_few##SUFFIX)(                                           \
+        uint64_t depth, const void *a, const void *b, uint64_t b_ld, void *c, uint64_t ld,         \
+        uint64_t rows, uint64_t columns)                                                           \
+    {                                                                                              \
+        enum { MANY = ROWS >= 12 }; /* registers */                                                \
+        if (rows == 1)                                                                             \
+            return JOIN(NAME, _strips##SUFFIX)(depth, a, b, b_ld, c, ld, columns, 1,               \
+                                               MANY ? 16 : 8);                                     \
+        if (rows == 2)                                                                             \
+            return JOIN(NAME, _strips##SUFFIX)(depth, a, b, b_ld, c, ld, columns, 2,               \
+                                               MANY ? 8 : 4);                                      \
+        if (rows <= 4)                                                                             \
+            return JOIN(NAME, _strips##SUFFIX)(depth, a, b, b_ld, c, ld, columns, 4,               \
+                                               MANY ? 4 : 2);                                      \
+        if (rows <= 8 && MANY)                                                                     \
+            return JOIN(NAME, _strips##SUFFIX)(depth, a, b, b_ld, c, ld, columns, 8, 2);           \
+        return JOIN(NAME, _strips##SUFFIX)(depth, a, b, b_ld, c, ld, columns, ROWS, 2);            \
+    }
+
+#if defined HAS_FEW && !defined __clang__ /* which fuses multiply-adds in some functions only */
+#define LOAD_VECTOR(from) (*(const vector *)(from))
+FEW_ROWS(, ELEMENT, LOAD_VECTOR)
+#ifdef WIDEN_F16
+#define LOAD_F16(from) ((vector)WIDEN_F16(from))
+FEW_ROWS(_f16, uint16_t, LOAD_F16)
+#undef LOAD_F16
+#endif
+#undef LOAD_VECTOR
+#endif
+#undef FEW_ROWS
 
 /* The first `rows` rows and `vectors` vectors of a tile; constants in each call. A processor has 16
  * registers for addresses, so that the lines of some rows are read again in each step; compilers
@@ -172,3 +253,5 @@ TARGET static void JOIN(NAME, _sum_taps)(uint64_t taps, const uint32_t offsets[]
 #undef ELEMENT
 #undef ROWS
 #undef VECTOR_BYTES
+#undef WIDEN_F16
+#undef HAS_FEW

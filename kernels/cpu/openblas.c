@@ -9,7 +9,7 @@
  * into several calls, and can stop between two of them. OpenBLAS copies the operands of each call
  * into a layout of its own, which costs less the longer the sides of C are. The product is cut
  * along k first, by whole blocks of OpenBLAS: 4000 x 4000 x 4000 in f64 on one core of an AMD EPYC
- * takes 4 % longer than in one call, and would take 20 % longer if only C were cut. On many cores
+ * takes 6 % longer than in one call, and would take 20 % longer if only C were cut. On many cores
  * the bits of an element depend on how far the element is from the edge of its call.
  */
 #include <cblas.h>
@@ -320,15 +320,16 @@ static enum gemmd_error openblas_run(struct gemm_context *base, const void *of, 
  * widened to f32. Other products with sums in f32 take about as long in `tiled` if they have middle
  * size and fill its tiles. OpenBLAS gives them to all of its threads, which spin where connections
  * or other programs need the cores. It computes products of up to ONE_THREAD multiplications on the
- * calling thread. */
+ * calling thread. For few rows OpenBLAS copies B, which `tiled` reads where it is. */
 static const struct operation_kernel *openblas_preferred(const void *of)
 {
     const double ONE_THREAD = 1 << 18, MIDDLE = 1 << 26;
     const struct gemm_problem *p = of;
     const double steps = (double)p->m * (double)p->n * (double)p->k;
-    const bool is_middle = steps > ONE_THREAD && steps <= MIDDLE && p->n >= MICROKERNEL_COLUMNS &&
-                           dtype_accumulator(p->dtype) == GEMMD_F32;
-    return is_middle || microkernel_narrow(p->dtype, 0) != NULL ? &gemm_cpu_tiled : NULL;
+    const bool is_middle = steps <= MIDDLE && dtype_accumulator(p->dtype) == GEMMD_F32;
+    const bool is_faster =
+        steps > ONE_THREAD && p->n >= MICROKERNEL_COLUMNS && (is_middle || tiled_reads_b(p));
+    return is_faster || microkernel_narrow(p->dtype, 0) != NULL ? &gemm_cpu_tiled : NULL;
 }
 
 const struct operation_kernel gemm_cpu_openblas = {

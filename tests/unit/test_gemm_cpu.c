@@ -358,6 +358,52 @@ START_TEST(bytes_depend_on_the_request_alone)
 }
 END_TEST
 
+/* Few rows, for which `tiled` reads B where it is, have the bits that they have among many. B has
+ * more columns than a block, and a last one that fills no vector; k ends inside of an element. */
+START_TEST(few_rows_have_the_bits_of_many)
+{
+    enum { FEW = 13, MANY = 26 };
+    const struct case_types types = case_types[_i];
+    const struct gemm_problem like = {.dtype = types.dtype,
+                                      .out = types.out,
+                                      .m = MANY,
+                                      .n = 256 + 64 + 32 + 5,
+                                      .k = 1031,
+                                      .transa = _i & 1,
+                                      .alpha = 1,
+                                      .batch = 1};
+    const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
+    const struct operation_kernel *kernel = NULL;
+    struct product product;
+    ck_assert(product_create(&product, &like, 1, PRODUCT_UNIFORM, 6));
+    const uint64_t bytes = product.buffers[PRODUCT_C].bytes;
+    const uint64_t row_bytes = like.n * dtype_size(types.out);
+    const uint64_t pitch = product.problem.ldc * dtype_size(types.out);
+    unsigned char *many = malloc(bytes);
+    ck_assert_ptr_nonnull(many);
+    ck_assert_uint_eq(
+        operation_select(&operation_gemm, &cpu, "tiled", &product.problem, &kernel, NULL),
+        GEMMD_OK);
+    product_poison(&product);
+    run_kernel(kernel, &product.problem);
+    memcpy(many, product.buffers[PRODUCT_C].data, bytes);
+    for (uint64_t rows = 1; rows <= FEW; rows++) {
+        struct gemm_problem few = product.problem;
+        few.m = rows;
+        product_poison(&product);
+        run_kernel(kernel, &few);
+        for (uint64_t i = 0; i < rows; i++)
+            ck_assert_msg(
+                memcmp((char *)few.c + i * pitch,
+                       many + ((char *)few.c - (char *)product.buffers[PRODUCT_C].data) + i * pitch,
+                       row_bytes) == 0,
+                "row %lu of %lu has other bits", (unsigned long)i, (unsigned long)rows);
+    }
+    free(many);
+    product_destroy(&product);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gemm_cpu");
@@ -372,6 +418,7 @@ int main(void)
     tcase_add_test(tests, no_scales);
     tcase_add_loop_test(tests, nan_and_infinity, 0, types);
     tcase_add_loop_test(tests, bytes_depend_on_the_request_alone, 0, types);
+    tcase_add_loop_test(tests, few_rows_have_the_bits_of_many, 0, types);
     tcase_add_test(tests, overflow_of_f16);
     tcase_add_test(tests, subnormal_bf16);
     tcase_add_test(tests, sums_of_i8_wrap);

@@ -71,7 +71,34 @@ START_TEST(auto_of_middle_size)
     problem.m = 2;
     ck_assert_str_eq(selected("auto", &problem), "tiled");
     problem.dtype = problem.out = GEMMD_F64;
+    problem.m = 13;
     ck_assert_str_eq(selected("auto", &problem), "openblas");
+}
+END_TEST
+
+/* Few rows are multiplied by the kernel that reads B where it is, if B is stored row by row. */
+START_TEST(auto_of_few_rows)
+{
+#ifdef __clang__ /* its `tiled` copies every B */
+    static const char few[] = "openblas";
+#else
+    static const char few[] = "tiled";
+#endif
+    static const enum gemmd_dtype types[] = {GEMMD_F64, GEMMD_F32};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        struct gemm_problem problem = {.dtype = types[i],
+                                       .out = types[i],
+                                       .m = 12,
+                                       .n = 4096,
+                                       .k = 4096,
+                                       .batch = 1,
+                                       .alpha = 1};
+        gemm_problem_contiguous(&problem);
+        ck_assert_str_eq(selected("auto", &problem), few);
+        problem.transb = true;
+        gemm_problem_contiguous(&problem);
+        ck_assert_str_eq(selected("auto", &problem), "openblas");
+    }
 }
 END_TEST
 
@@ -463,6 +490,7 @@ int main(void)
     TCase *tests = tcase_create("select");
     tcase_add_test(tests, auto_takes_the_library_where_it_can);
     tcase_add_test(tests, auto_of_middle_size);
+    tcase_add_test(tests, auto_of_few_rows);
     tcase_add_test(tests, each_name_is_its_kernel);
     tcase_add_test(tests, choice_is_of_the_shape_alone);
     tcase_add_test(tests, unknown_names_list_what_there_is);
