@@ -50,11 +50,12 @@ static bool can_be_checked_small(const struct work *work)
 /* A small work is not stacked, since it already shares launches with works of any shape. If it is
  * to be verified and has no check that follows a shared launch, the work is stacked with others of
  * the same resident operand or has a launch of its own. The works of a group need copies in and
- * out, which only the streams for exclusive launches make. */
+ * out, which only the streams for exclusive launches make. So do works with copies of a sequence,
+ * however small. */
 bool device_plan(const struct device *device, struct work *work)
 {
-    work->shared_launch = !work->own_launch && can_be_checked_small(work) &&
-                          device_shares_launch(device, &work->task);
+    work->shared_launch = !work->own_launch && !work->copies_sequence &&
+                          can_be_checked_small(work) && device_shares_launch(device, &work->task);
     work->join_key = 0;
     work->join_rows = 0;
     work->device_bytes = 0;

@@ -60,8 +60,11 @@ struct work {
      * sequence (sequence_use_copies). Borrowed; NULL if the count is 0. */
     const struct work_copy *sequence_copies;
     uint32_t sequence_copy_count;
-    /* The work must have a launch of its own, because the work has first copies or copies of a
-     * sequence or is a part of a divided call, or because operands or results lie in shared memory
+    /* The work has copies of a sequence, which only a launch of its own and the launch of a group
+     * make. Set before device_plan. */
+    bool copies_sequence;
+    /* The work must have a launch of its own, because the work has first copies or is a part of a
+     * divided call, or because operands or results lie in shared memory
      * of another device. Set before device_plan. */
     bool own_launch;
 

@@ -283,6 +283,64 @@ START_TEST(small_products_are_verified_behind_their_launch)
 }
 END_TEST
 
+/* ---- sequences ---- */
+
+enum { ROWS = 3, ROW_BYTES = 8, PITCH = 16 };
+
+/* The works of a group have their keys and values copied to tensor memory before the kernel
+ * computes, and a work with such copies goes to no stream for shared launches, however small. */
+static const unsigned char *expected_pages; /* what the kernel must find in tensor memory */
+
+static enum gemmd_error group_after_copies(struct gemm_context *context,
+                                           const struct operation_member members[], uint32_t count)
+{
+    (void)context, (void)members;
+    ck_assert_uint_eq(count, 2);
+    for (uint32_t i = 0; i < 2 * ROWS; i++)
+        ck_assert_mem_eq((const unsigned char *)device->tensors.start + (size_t)i * PITCH,
+                         expected_pages + (size_t)i * ROW_BYTES, ROW_BYTES);
+    return GEMMD_OK;
+}
+
+START_TEST(a_group_copies_the_positions_of_each_work_first)
+{
+    unsigned char rows[2 * ROWS * ROW_BYTES];
+    struct work_copy copies[2];
+    open_device(NULL);
+    struct operation_kernel kernel = *kernel_named("small");
+    kernel.run_group = group_after_copies;
+    for (size_t i = 0; i < sizeof rows; i++)
+        rows[i] = (unsigned char)(i + 1);
+    expected_pages = rows;
+    memset(device->tensors.start, 0, 2 * ROWS * PITCH);
+    for (unsigned i = 0; i < 2; i++) {
+        copies[i] = (struct work_copy){.from = rows + (size_t)i * ROWS * ROW_BYTES,
+                                       .to = (unsigned char *)device->tensors.start +
+                                             (size_t)i * ROWS * PITCH,
+                                       .rows = ROWS,
+                                       .row_bytes = ROW_BYTES,
+                                       .from_pitch = ROW_BYTES,
+                                       .to_pitch = PITCH};
+        works[i] = (struct work){.task = {&operation_gemm, &kernel, {{0}}},
+                                 .next = i > 0 ? &works[i - 1] : NULL,
+                                 .copies_sequence = true,
+                                 .sequence_copies = &copies[i],
+                                 .sequence_copy_count = 1};
+        known_answer_init(&works[i].task.problem.gemm, GEMMD_F32, GEMMD_F32, false, false, memory);
+        reserve(&works[i]);
+        ck_assert(!works[i].shared_launch);
+    }
+    run(&works[1]);
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(works[i].status, GEMMD_OK);
+        release(&works[i]);
+    }
+    close_device();
+}
+END_TEST
+
+/* ---- results that are checked alone ---- */
+
 static const struct operation_kernel *right; /* which run_wrongly follows */
 
 static enum gemmd_error run_wrongly(struct gemm_context *context, const void *problem,
@@ -442,6 +500,7 @@ int main(void)
     tcase_add_loop_test(tests, a_kernel_that_fails_fails_its_launch_list, 0, KERNELS);
     tcase_add_loop_test(tests, a_probe_is_launched_as_its_kernel_asks, 0, 2);
     tcase_add_test(tests, small_products_are_verified_behind_their_launch);
+    tcase_add_test(tests, a_group_copies_the_positions_of_each_work_first);
     tcase_add_test(tests, a_small_product_of_i32_is_verified_in_its_own_launch);
     tcase_add_test(tests, a_work_that_is_stopped_ends_behind_its_launches);
     tcase_add_loop_test(tests, matrices_in_tensor_memory_keep_their_gaps, 0, 2);

@@ -14,7 +14,7 @@ enum gemmd_error call_sequence_begin(struct compute_call *call, struct services 
     const enum gemmd_error code =
         sequence_use_begin(services->tensors, residents->sequence, &want, &residents->use, fault);
     if (code == GEMMD_OK && (residents->use.kind != SEQUENCE_READ || residents->use.gathered))
-        call->work.own_launch = true;
+        call->work.copies_sequence = true;
     return code;
 }
 

@@ -12,8 +12,9 @@
 
 struct services;
 
-/* Begins the use of the sequence, with the memory of what is appended, and decides whether the work
- * needs a launch of its own. `request` has all shapes. Errors are those of sequence_use_begin. */
+/* Begins the use of the sequence, with the memory of what is appended, and tells the work whether
+ * it has copies of the sequence. `request` has all shapes. Errors are those of sequence_use_begin.
+ */
 enum gemmd_error call_sequence_begin(struct compute_call *call, struct services *services,
                                      const union call_request *request, struct fault *fault);
 /* Adds the copies to the work, and takes the keys and values that are appended out of `operands`.

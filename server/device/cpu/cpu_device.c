@@ -131,8 +131,9 @@ static void cpu_submit(struct device *device, uint32_t slot, struct work *works)
     (void)slot;
     for (uint32_t i = 0; i < works->first_copy_count; i++)
         copy_rows(&works->first_copies[i]);
-    for (uint32_t i = 0; i < works->sequence_copy_count; i++)
-        copy_rows(&works->sequence_copies[i]);
+    for (const struct work *work = works; work != NULL; work = work->next)
+        for (uint32_t i = 0; i < work->sequence_copy_count; i++)
+            copy_rows(&work->sequence_copies[i]);
     if (!work_is_copy(works))
         cpu_compute((struct cpu_device *)device, works);
     for (struct work *work = works; work != NULL; work = work->next)

@@ -68,6 +68,8 @@ static uint32_t gather_in(struct gathering *gathering, struct cuda_task_group *g
         device_layout_problem(layout, range, &group->problems[count]);
         group->members[count] = (struct operation_member){&group->problems[count],
                                                           device_layout_workspace(layout, range)};
+        for (uint32_t i = 0; i < work->sequence_copy_count && goes_well(gathering); i++)
+            gathering->error = cuda_copy_rows(gathering->stream, &work->sequence_copies[i]);
         move_parts(gathering, layout, &work->task, range, false);
     }
     gathering_flush(gathering);
