@@ -3,6 +3,7 @@
 #include "kernels/cuda/attention/decode.h"
 #include "kernels/cuda/attention/flash_mma.h"
 #include "kernels/cuda/attention/tiled.h"
+#include "kernels/cuda/sm90/attention/decode_wgmma.h"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
 static uint64_t attention_naive_tiles(struct gemm_context *context, const void *of)
@@ -51,6 +52,8 @@ static enum gemmd_error attention_prepare_wgmma(struct cuda_context *context)
 {
     const size_t bytes = sizeof *context->attention_next;
     cudaError_t error = attention_wgmma_prepare();
+    if (error == cudaSuccess)
+        error = decode_wgmma_prepare();
     if (error == cudaSuccess)
         error = cudaMalloc((void **)&context->attention_next, bytes);
     if (error == cudaSuccess)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/attention/decode.h"
+#include "kernels/cuda/sm90/attention/decode_wgmma.h"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 #include "kernels/operations.h"
 #include "kernels/subproblem.h"
@@ -287,6 +288,47 @@ START_TEST(parts_have_the_kv_splits_of_the_whole)
 }
 END_TEST
 
+static const struct {
+    uint64_t heads, kv_heads, sq, d;
+    bool takes;
+} ROWS[] = {
+    {128, 8, 1, 128, false}, {136, 8, 1, 128, true},  {32, 8, 8, 128, true},  {32, 8, 8, 64, true},
+    {32, 32, 32, 96, true},  {32, 32, 16, 96, false}, {32, 8, 8, 136, false},
+};
+
+START_TEST(more_than_16_rows_are_multiplied_by_wgmma)
+{
+    struct attention_problem p =
+        problem_of(ROWS[_i].heads, ROWS[_i].kv_heads, ROWS[_i].sq, 20000, ROWS[_i].d);
+    ck_assert_int_eq(decode_wgmma_takes(&p), ROWS[_i].takes);
+    p.batch = 100; /* which does not change the bits */
+    ck_assert_int_eq(decode_wgmma_takes(&p), ROWS[_i].takes);
+    p.v = (const void *)(uintptr_t)8;
+    ck_assert(!decode_wgmma_takes(&p));
+    p.v = NULL;
+    p.k_strides.row += 4;
+    ck_assert(!decode_wgmma_takes(&p));
+}
+END_TEST
+
+/* The workspace has room for the KV splits that decode.h counts. */
+START_TEST(kv_splits_of_wgmma_are_no_shorter)
+{
+    static const uint32_t keys[] = {1, 2048, 4096, 8192, 8193, 20000, 1u << 20};
+    bool longer = false;
+    for (unsigned i = 0; i < sizeof keys / sizeof *keys; i++)
+        for (uint32_t rows = 1; rows <= ATTENTION_DECODE_ROWS_MAX; rows++)
+            for (uint32_t width = 64; width <= DECODE_WGMMA_WIDTH_MAX; width += 64) {
+                const uint32_t own = decode_wgmma_split_keys(keys[i], 8, rows, width);
+                const uint32_t other = attention_decode_kv_split_keys(keys[i], 8, rows, width);
+                ck_assert_uint_ge(own, other);
+                ck_assert_uint_eq(own % DECODE_WGMMA_KEYS, 0);
+                longer = longer || own > other;
+            }
+    ck_assert(longer);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sm90_attention");
@@ -308,6 +350,9 @@ int main(void)
                         sizeof KV_SPLITS / sizeof *KV_SPLITS);
     tcase_add_test(tests, no_shorter_entry_has_more_kv_splits);
     tcase_add_test(tests, parts_have_the_kv_splits_of_the_whole);
+    tcase_add_loop_test(tests, more_than_16_rows_are_multiplied_by_wgmma, 0,
+                        sizeof ROWS / sizeof *ROWS);
+    tcase_add_test(tests, kv_splits_of_wgmma_are_no_shorter);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

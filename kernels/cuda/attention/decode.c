@@ -3,6 +3,7 @@
 #include "kernels/cuda/attention/arguments.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/group.h"
+#include "kernels/cuda/sm90/attention/decode_wgmma.h"
 #include "proto/size.h"
 
 static bool attention_decode_takes(const void *of)
@@ -48,19 +49,46 @@ static bool attention_decode_workspace_bytes(const void *of, uint64_t *out)
            size_mul(rows, ((p->dv + 3) / 4 * 4 + 2) * sizeof(float), out);
 }
 
-static enum gemmd_error attention_decode_run(struct gemm_context *context, const void *problem,
-                                             void *workspace)
+/* Whether the kernels for sm_90a compute the problem. They have other bits than the kernels of
+ * decode.cuh. */
+static bool attention_decode_has_wgmma(const struct cuda_context *context,
+                                       const struct attention_problem *problem)
 {
-    return attention_decode_launch(cuda_context_of(context)->stream, problem, workspace);
+    return context->sm90.encode != NULL && decode_wgmma_takes(problem);
 }
 
-static enum gemmd_error attention_decode_run_group(struct gemm_context *context,
+static enum gemmd_error attention_decode_run(struct gemm_context *base, const void *problem,
+                                             void *workspace)
+{
+    struct cuda_context *context = cuda_context_of(base);
+    const struct attention_member member = {problem, workspace};
+    if (!attention_decode_has_wgmma(context, problem))
+        return attention_decode_launch(context->stream, problem, workspace);
+    return cuda_error_code((int)decode_wgmma_enqueue(&context->sm90, &member, 1, context->stream));
+}
+
+/* A launch for the members that the kernels for sm_90a compute, and one for the others. */
+static enum gemmd_error attention_decode_run_group(struct gemm_context *base,
                                                    const struct operation_member members[],
                                                    uint32_t count)
 {
-    struct attention_member ordered[ATTENTION_GROUP_MAX];
+    struct cuda_context *context = cuda_context_of(base);
+    struct attention_member ordered[ATTENTION_GROUP_MAX], by_wgmma[ATTENTION_GROUP_MAX];
+    uint32_t others = 0, taken = 0;
     attention_group_order(members, count, ordered);
-    return attention_decode_launch_group(cuda_context_of(context)->stream, ordered, count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (attention_decode_has_wgmma(context, ordered[i].problem))
+            by_wgmma[taken++] = ordered[i];
+        else
+            ordered[others++] = ordered[i];
+    }
+    enum gemmd_error code = GEMMD_OK;
+    if (taken > 0)
+        code = cuda_error_code(
+            (int)decode_wgmma_enqueue(&context->sm90, by_wgmma, taken, context->stream));
+    if (code == GEMMD_OK && others > 0)
+        code = attention_decode_launch_group(context->stream, ordered, others);
+    return code;
 }
 
 const struct operation_kernel attention_cuda_decode = {

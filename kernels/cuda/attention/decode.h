@@ -27,20 +27,28 @@ enum {
  * only, so that the entry has the same bits in any batch. Short entries have short KV splits,
  * because otherwise there would be too few blocks. Long entries have long KV splits, because every
  * KV split writes and reads intermediate sums of all rows. With 8 rows or more, the length is
- * doubled while the entry keeps at least 256 blocks, which an H100 computes at once, or 128 from 16
- * rows on, whose sums take longer to write than more blocks save. Heads of up to 64 columns and
- * more than 8192 keys are an exception: 512 blocks would be slower than more, and each of them
- * would take long. */
+ * doubled while the entry keeps at least `blocks_min` blocks. Heads of up to 64 columns and more
+ * than 8192 keys are an exception: 512 blocks would be slower than more, and each of them would
+ * take long. */
 ATTENTION_DECODE_ANYWHERE static inline uint32_t
-attention_decode_kv_split_keys(uint32_t keys, uint32_t kv_heads, uint32_t rows, uint32_t width)
+attention_decode_split_keys(uint32_t keys, uint32_t kv_heads, uint32_t rows, uint32_t width,
+                            uint32_t blocks_min)
 {
-    const uint32_t rows_min = 8, blocks_min = rows < 16 ? 256 : 128;
+    const uint32_t rows_min = 8;
     const uint32_t log_max = width > 64 ? 13 : keys <= 8192 ? 10 : 9;
     uint32_t log = keys <= 2048 ? 7 : keys <= 8192 ? 8 : 9;
     while (rows >= rows_min && log < log_max &&
            (uint64_t)kv_heads * (keys >> (log + 1)) >= blocks_min)
         log++;
     return UINT32_C(1) << log;
+}
+
+/* The same for the kernels of decode.cuh: at least 256 blocks, which an H100 computes at once, or
+ * 128 from 16 rows on, whose sums take longer to write than more blocks save. */
+ATTENTION_DECODE_ANYWHERE static inline uint32_t
+attention_decode_kv_split_keys(uint32_t keys, uint32_t kv_heads, uint32_t rows, uint32_t width)
+{
+    return attention_decode_split_keys(keys, kv_heads, rows, width, rows < 16 ? 256 : 128);
 }
 
 /* The most KV splits of an entry with up to `keys` keys, whatever its heads and rows. */

@@ -117,6 +117,13 @@ bool attention_wgmma_kernel_takes(const struct attention_wgmma_kernel *kernel,
  * chosen for it itself, because its bits may depend on the tile too. */
 uint32_t attention_wgmma_alike(struct attention_member members[], uint32_t count);
 
+/* Encodes the map of a tensor [batch, heads, length, width] for copies of boxes of 128 bytes by
+ * `rows`. Fails if `data` is not aligned. */
+cudaError_t attention_wgmma_encode(const struct sm90_device *device, enum gemmd_dtype dtype,
+                                   const void *data, const struct attention_strides *strides,
+                                   uint64_t batch, uint64_t heads, uint64_t length, uint64_t width,
+                                   uint32_t rows, CUtensorMap *map);
+
 /* Prepares the kernels for the current device. Called before the first launch. */
 cudaError_t attention_wgmma_prepare(void);
 

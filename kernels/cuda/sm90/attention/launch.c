@@ -211,11 +211,10 @@ cudaError_t attention_wgmma_prepare(void)
     return error;
 }
 
-/* Encodes the map of a tensor [batch, heads, length, width], in boxes of 128 bytes by `rows`. */
-static cudaError_t attention_wgmma_encode(const struct sm90_device *device, enum gemmd_dtype dtype,
-                                          const void *data, const struct attention_strides *strides,
-                                          uint64_t batch, uint64_t heads, uint64_t length,
-                                          uint64_t width, uint32_t rows, CUtensorMap *map)
+cudaError_t attention_wgmma_encode(const struct sm90_device *device, enum gemmd_dtype dtype,
+                                   const void *data, const struct attention_strides *strides,
+                                   uint64_t batch, uint64_t heads, uint64_t length, uint64_t width,
+                                   uint32_t rows, CUtensorMap *map)
 {
     /* The stride of a dimension of length 1 must be valid, but is not used. */
     const uint64_t any = 2 * BOX_WIDTH * ALIGNMENT_ELEMENTS, bytes = 2;
