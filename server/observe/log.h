@@ -61,7 +61,7 @@ struct log_access {
         uint64_t value;
     } sizes[LOG_SIZES_MAX];
     uint32_t shared; /* requests in the launch */
-    bool copies; /* without `op`: a device copied the request's bytes */
+    bool copies;     /* without `op`: a device copied the request's bytes */
     uint64_t receive_ns, queue_ns, h2d_ns, kernel_ns, d2h_ns, send_ns, total_ns; /* durations */
     /* When the request, the queue, the device and the sending began, on the monotonic clock; for
      * spans (otlp.h). 0: not known. */

@@ -223,7 +223,8 @@ static const struct long_product {
 
 static double factor_of_k(uint64_t p, uint64_t period)
 {
-    return (double)(p % period) - (double)(period / 2);
+    const uint64_t half = period / 2;
+    return (double)(p % period) - (double)half;
 }
 
 static void put_element(enum gemmd_dtype dtype, unsigned char *data, uint64_t at, double value)
