@@ -9,6 +9,7 @@
 #include "kernels/cuda/grouped/grouped.h"
 #include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/move/move.h"
+#include "kernels/cuda/packed/packed.h"
 #include "kernels/cuda/reduce/reduce.h"
 #include "kernels/cuda/simt/register_tiled.h"
 #include "kernels/cuda/softmax/softmax.h"
@@ -21,21 +22,15 @@
  * take: f64; tf32 with A stored [k, m]; f32 with n or k below 512. For f32, register_tiled reaches
  * 1.1 of cuBLAS's speed at 256 x 256 x 256 but 0.3 at one row, and the choice must not depend on m.
  *
- * Only wgmma and scaled take problems with scales.
+ * Only wgmma and scaled take problems with scales, and only packed takes packed weights.
  *
  * On other GPUs cuBLAS computes all but small problems. The speed of tensor_core on sm_80 has not
  * been measured. */
-static const struct operation_kernel *const kernels[] = {&gemm_cuda_wgmma,
-                                                         &gemm_cuda_cublas,
-                                                         &gemm_cuda_grouped,
-                                                         &gemm_cuda_register_tiled,
-                                                         &gemm_cuda_tensor_core,
-                                                         &gemm_cuda_double_buffered,
-                                                         &gemm_cuda_tiled_padded,
-                                                         &gemm_cuda_tiled,
-                                                         &gemm_cuda_naive,
-                                                         &gemm_cuda_scaled,
-                                                         NULL};
+static const struct operation_kernel *const kernels[] = {
+    &gemm_cuda_wgmma,          &gemm_cuda_cublas,      &gemm_cuda_grouped,
+    &gemm_cuda_register_tiled, &gemm_cuda_tensor_core, &gemm_cuda_double_buffered,
+    &gemm_cuda_tiled_padded,   &gemm_cuda_tiled,       &gemm_cuda_naive,
+    &gemm_cuda_scaled,         &gemm_cuda_packed,      NULL};
 
 const struct operation_kernel *const conv_cuda_kernels[] = {
     &conv_cuda_depthwise_strip,
@@ -122,8 +117,8 @@ static enum gemmd_error prepare_kernels(struct cuda_context *context, struct fau
             "cudaDeviceGetAttribute", fault);
     context->multiprocessors = (uint32_t)multiprocessors;
     context->shared_bytes = (uint32_t)shared_bytes;
-    if (code == GEMMD_OK &&
-        (register_tiled_prepare() != GEMMD_OK || tensor_core_prepare() != GEMMD_OK))
+    if (code == GEMMD_OK && (register_tiled_prepare() != GEMMD_OK ||
+                             tensor_core_prepare() != GEMMD_OK || packed_prepare() != GEMMD_OK))
         code = cuda_fault(cudaGetLastError(), "cudaFuncSetAttribute", fault);
     if (code == GEMMD_OK && attention_cuda_prepare(context) != GEMMD_OK)
         code = cuda_fault(cudaGetLastError(), "preparing the kernels of attention", fault);
@@ -139,6 +134,8 @@ static enum gemmd_error open_sm90(struct cuda_context *context, struct fault *fa
         error = sm90_register_tiled_prepare();
     if (error == cudaSuccess)
         error = grouped_f32_prepare();
+    if (error == cudaSuccess)
+        error = packed_sm90_prepare();
     if (error == cudaSuccess)
         error = sm90_conv_device_open(&context->sm90_conv);
     return cuda_fault(error, "preparing the kernels of sm_90a", fault);

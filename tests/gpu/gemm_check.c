@@ -433,6 +433,8 @@ int main(int count, char **arguments)
                             &failed);
     if (done && !only_shared_launches && check.share == 0)
         gemm_check_scales(&device, check.streams, check.quick, kernels, &passed, &failed);
+    if (done && !only_shared_launches && check.share == 0)
+        gemm_check_packed(&device, check.streams, kernels, &passed, &failed);
     if (done && large && check.share == 0)
         gemm_check_large(&device, check.streams[0].context, check.streams[0].stream, &passed,
                          &failed);

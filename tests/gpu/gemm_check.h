@@ -31,4 +31,8 @@ void gemm_check_f8_error(const struct gemm_device *device, struct gemm_context *
 void gemm_check_scales(const struct gemm_device *device, struct test_stream *streams, bool quick,
                        const char *kernels, uint64_t *passed, uint64_t *failed);
 
+/* Products with packed weights, by every kernel with `kernels` in its name. */
+void gemm_check_packed(const struct gemm_device *device, struct test_stream *streams,
+                       const char *kernels, uint64_t *passed, uint64_t *failed);
+
 #endif
