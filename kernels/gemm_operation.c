@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "kernels/backend.h"
 #include "kernels/freivalds.h"
 #include "kernels/known_answer.h"
 #include "kernels/operations.h"
@@ -365,11 +366,15 @@ static bool gemm_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *pro
     return dtype_offers_out(dtype, out);
 }
 
-/* With a scale for each row and column. */
+/* With a scale for each row and column, or, for types of A that have none, with packed weights. */
 static bool gemm_special_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem)
 {
     struct gemm_problem *p = problem;
     *p = cube(dtype, out, EXAMPLE_SIDE);
+    p->packed = (struct packed_layout){.bits = 4, .k = p->k, .n = p->n, .group = p->k};
+    if (gemm_problem_packed(p))
+        return true;
+    p->packed.bits = 0;
     p->scales = GEMM_SCALES_ROWCOL;
     return gemm_scales_offer(p->scales, dtype, out);
 }

@@ -43,7 +43,7 @@ static enum gemmd_error launch_in(struct gemm_context *context)
 static bool takes(const void *of)
 {
     const struct gemm_problem *p = of;
-    return gemm_cpu_tiled.takes(p) && p->n <= B_MAX && p->k <= B_MAX / p->n;
+    return gemm_cpu_tiled.takes(p) && p->packed.bits == 0 && p->n <= B_MAX && p->k <= B_MAX / p->n;
 }
 
 static enum gemmd_error run(struct gemm_context *context, const void *of, void *workspace)
@@ -83,7 +83,18 @@ static const struct operation_kernel kernel_small = {
     .run = run,
     .run_group = run_group,
 };
-static const struct operation_kernel *const kernels[] = {&kernel_large, &kernel_small, NULL};
+static const struct operation_kernel kernel_packed = {
+    .name = "packed",
+    .description = "packed weights",
+    .rows_independent = true,
+    .any_leading = true,
+    .launch_flops = 1e6,
+    .takes = gemm_problem_packed,
+    .workspace_bytes = operation_no_workspace,
+    .run = run,
+};
+static const struct operation_kernel *const kernels[] = {&kernel_large, &kernel_small,
+                                                         &kernel_packed, NULL};
 
 /* ---- attentions ---- */
 

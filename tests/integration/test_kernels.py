@@ -33,7 +33,7 @@ def kernels(url, session):
 # The names on either backend; a name that this daemon's /info lacks has nothing to test here,
 # and one that this list lacks is an error.
 NAMES = ["naive", "tiled", "tiled_padded", "double_buffered", "register_tiled", "tensor_core",
-         "openblas", "cublas", "grouped", "wgmma", "scaled"]
+         "openblas", "cublas", "grouped", "wgmma", "scaled", "packed"]
 
 
 def test_all_names_are_known(kernels):
@@ -44,7 +44,8 @@ def test_all_names_are_known(kernels):
 # The types of operands with scales, which only a kernel that takes no others lists.
 SCALED = {"f8_e4m3": {"bf16", "f16", "f32"}, "i8": {"bf16", "f16", "f32"}}
 LISTED = {"naive": OUTS, "openblas": {dtype: outs for dtype, outs in OUTS.items() if dtype != "i8"},
-          "cublas": OUTS, "grouped": OUTS, "scaled": SCALED}
+          "cublas": OUTS, "grouped": OUTS, "scaled": SCALED,
+          "packed": {dtype: OUTS[dtype] for dtype in ("f16", "bf16")}}
 
 
 def test_kernels_list_the_types_that_they_compute(kernels):
@@ -56,8 +57,8 @@ def test_kernels_list_the_types_that_they_compute(kernels):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_kernel_by_name(name, kernels, post, rng):
-    if name == "scaled":
-        pytest.skip("the kernel computes operands with scales only: test_scales.py")
+    if name in ("scaled", "packed"):
+        pytest.skip("the kernel computes special operands only: test_scales.py, test_packed.py")
     for problem in problems(name, kernels.get(name, {"dtypes": {}})):
         operands = random_operands(problem, rng)
         answer = post(problem.parameters(), operands.raw())

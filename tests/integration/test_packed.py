@@ -11,6 +11,8 @@ import pytest
 import safetensors
 import safetensors.numpy
 
+from daemon import Daemon
+from failing_cuda import program_of
 from test_tensors import NPY, RAW, SAFETENSORS, Tensors
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -283,9 +285,11 @@ def test_products_that_packed_weights_cannot_be_in(put, post, session, url, tens
     assert refused("/gemm", row | {"transb": 1}).startswith("transb must be 0")
     assert refused("/gemm", row | {"scales": "rowcol"}).startswith("scales must be none")
     assert refused("/gemm", row | {"verify": "freivalds"}).startswith("verify=freivalds is not offered")
+    able = {"cpu": "tiled", "cuda": "packed"}
+    backend = session.get(f"{url}/info").json()["devices"][0]["backend"]
     assert refused("/gemm", row | {"kernel": "naive"}, bytes(2 * packed.k)) == (
-        f"kernel 'naive' cannot compute bf16 to bf16 of 1 x {packed.n} x {packed.k} with packed weights on the cpu "
-        "backend; these can: tiled")
+        f"kernel 'naive' cannot compute bf16 to bf16 of 1 x {packed.n} x {packed.k} with packed weights on the "
+        f"{backend} backend; these can: {able[backend]}")
     wrong = post(row | {"k": packed.k + 1}, b"")
     assert (wrong.status_code, wrong.json()["field"]) == (400, "k")
     model = session.get(f"{url}/v2/models/linear_{name}")
@@ -293,3 +297,29 @@ def test_products_that_packed_weights_cannot_be_in(put, post, session, url, tens
     unacceptable = tensors.get(name, Accept=NPY)
     assert unacceptable.status_code == 406
     assert unacceptable.json()["detail"] == "Accept can name application/vnd.safetensors for packed weights"
+
+
+def test_a_simulated_gpu_keeps_and_multiplies(gemmd, rng):
+    """The daemon's CUDA device, with the kernels of the CPU: tests/gpu checks those of a GPU."""
+    program = program_of(gemmd)
+    if program is None or program.name != "gemmd-simulated-cuda":
+        pytest.skip("there is no build with a simulated GPU")
+    daemon = Daemon(program, "--backend", "cuda", "--device-bytes", "16M", "--tensor-bytes", "16M", "--pinned-bytes",
+                    "64M")
+    try:
+        url = daemon.wait_until_listening().wait_until_ready().url
+        tensors = Tensors(url)
+        for case in CASES.values():
+            packed = Packed(rng=rng, **case)
+            answer = tensors.send("PUT", "weights", packed.body(), {"Content-Type": SAFETENSORS},
+                                  **packed.parameters())
+            assert answer.status_code in (200, 201), answer.text
+            assert_restored(tensors.get("weights").content, packed)
+            for m in (1, 7):
+                a = random_rows(m, packed.k, BF16, rng)
+                answer = daemon.session.post(f"{url}/gemm", params={"b": "weights", "m": m, "dtype": "bf16"},
+                                             data=a.tobytes(), headers={"Content-Type": RAW})
+                assert_near(answer, BF16, a, packed.weights, m, packed.n)
+                assert answer.headers["Gemmd-Kernel"] == "packed"
+    finally:
+        daemon.close()

@@ -24,23 +24,15 @@ static bool tensor_put_take_parameter(void *context, const char *name, const cha
            GEMMD_OK;
 }
 
-/* Packed weights are taken only where a kernel multiplies by them, and where they can be arranged
- * while they arrive: all at once would keep the I/O thread from other requests for seconds. */
+/* Packed weights are taken only where they can be arranged while they arrive: all at once would keep
+ * the I/O thread from other requests for seconds. */
 static enum gemmd_error check_packed(struct tensor_call *call)
 {
     struct request *request = call->request;
-    const struct executors *executors = &services_of(request)->executors;
-    if (call->offer.format == PACKED_NONE)
+    if (call->offer.format == PACKED_NONE || request->sized)
         return GEMMD_OK;
-    if (!request->sized)
-        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, "format",
-                         "packed weights need a Content-Length and no Content-Encoding");
-    for (uint32_t i = 0; i < executors->count; i++)
-        if (device_info(executors->list[i].device)->backend != GEMM_BACKEND_CPU)
-            return fault_set(&request->fault, GEMMD_ERR_UNSUPPORTED, "format",
-                             "packed weights are offered on the cpu backend only; leave format out "
-                             "and upload the weights in another type");
-    return GEMMD_OK;
+    return fault_set(&request->fault, GEMMD_ERR_MALFORMED, "format",
+                     "packed weights need a Content-Length and no Content-Encoding");
 }
 
 static enum gemmd_error tensor_put_read_parameters(struct tensor_call *call)
