@@ -167,7 +167,7 @@ static void unknown_command(const struct command *commands, const char *group, c
                             char problem[PROBLEM_MAX])
 {
     char words[WORDS_MAX][WORD_ROOM], longer[PROBLEM_MAX / 2];
-    const char *names[WORDS_MAX];
+    const char *names[WORDS_MAX] = {NULL};
     uint32_t count = list_words(commands, group, words);
     for (uint32_t i = 0; i < count; i++)
         names[i] = words[i];
