@@ -2,7 +2,6 @@
 and the wheels serve in an environment that has nothing else."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
