@@ -55,8 +55,9 @@ enum gemmd_error freivalds_check(struct gemm_context *context, const void *probl
                                  void *workspace);
 
 /* The checks of small products, in one launch of the context's stream, after the products (CUDA).
- * Each product has sides of up to FREIVALDS_SMALL_SIDE, a batch of 1, and results of another type
- * than i32. */
+ * The operands are no results of the launch before, because the checks read them while that launch
+ * runs. Each product has sides of up to FREIVALDS_SMALL_SIDE, a batch of 1, and results of another
+ * type than i32. */
 enum { FREIVALDS_SMALL_SIDE = 256 };
 enum gemmd_error freivalds_check_small(struct gemm_context *context,
                                        struct operation_small_check *checks, uint32_t count);

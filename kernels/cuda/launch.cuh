@@ -25,7 +25,7 @@ static enum gemmd_error launch_with_memory(void (*kernel)(Parameters...), dim3 g
 }
 
 /* Launches a kernel that may start while the previous kernel on the stream still runs. The kernel
- * must call earlier_kernels_wait before it accesses memory. */
+ * must call earlier_kernels_wait before it accesses memory that earlier kernels use. */
 template <typename... Parameters, typename... Arguments>
 static enum gemmd_error launch_overlapped(void (*kernel)(Parameters...), dim3 grid, dim3 block,
                                           size_t shared_bytes, cudaStream_t stream,

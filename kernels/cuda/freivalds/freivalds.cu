@@ -499,6 +499,7 @@ static __device__ void small_check(small_room &room, uint64_t seed)
         small_across<In, step_a>((const In *)p.a, p.lda, k, m, of_a, take_a);
     else
         small_along<In, step_a>((const In *)p.a, p.lda, m, k, of_a, take_a);
+    earlier_kernels_wait(); /* for C: A and B were there before the launch */
     __syncthreads();
     small_along<Out, step_b>((const Out *)p.c, p.ldc, m, n, of_b,
                              [&](uint32_t i, const double got[3]) {
@@ -528,7 +529,8 @@ template <typename In> static __device__ void small_check_to_out(small_room &roo
     }
 }
 
-/* A block for each product. */
+/* A block for each product. The blocks read A and B, which takes microseconds from the host's
+ * memory, while the kernel before them computes C. */
 __global__ void __launch_bounds__(LINE_THREADS) small_kernel(struct operation_small_check *checks)
 {
     __shared__ __align__(16) unsigned char memory[sizeof(small_room)];
@@ -572,8 +574,8 @@ __global__ void __launch_bounds__(LINE_THREADS) small_kernel(struct operation_sm
 enum gemmd_error freivalds_small_launch(cudaStream_t stream, struct operation_small_check *checks,
                                         uint32_t count)
 {
-    return launch(freivalds::small_kernel, dim3(count), dim3(freivalds::LINE_THREADS), stream,
-                  checks);
+    return launch_overlapped(freivalds::small_kernel, dim3(count), dim3(freivalds::LINE_THREADS), 0,
+                             stream, checks);
 }
 
 enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem *problem,
