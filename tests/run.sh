@@ -23,20 +23,20 @@ Parts (all of the tier, in this order, if none is named; a part outside the firs
   lint         clang-format, clang-tidy, cppcheck, gcc's static analyser, shellcheck
   unit         the Check programs (first tier)
   integration  a real daemon and real clients (first tier: some of the files)
+  deploy       packages, container image, Kubernetes manifests, alert rules, board and HAProxy of deploy/
   cuda         where there is a CUDA toolkit and no GPU: compiles the CUDA backend, looks at its machine
                code, and runs the tests that only that build has
   asan         both under AddressSanitizer and UndefinedBehaviorSanitizer (first tier: the Check programs)
   tsan         both under ThreadSanitizer
   msan         the Check programs that call no library under MemorySanitizer; needs clang
   fuzz         each harness of tests/fuzz with libFuzzer, for some seconds; needs clang
-  deploy       packages, container image, Kubernetes manifests, alert rules, board and HAProxy of deploy/
   quickstart   deploy/quickstart.sh in a fresh copy of the tree, three times
 
 Everything that is built, installed from PyPI or written is in the folder build-tests.
 TEXT
 }
 
-all_parts=(lint unit integration cuda asan tsan msan fuzz deploy quickstart)
+all_parts=(lint unit integration deploy cuda asan tsan msan fuzz quickstart)
 first_parts=(unit integration asan)
 parts=() tier='' cpu_only='' seed=$((RANDOM << 15 | RANDOM))
 while (($#)); do
@@ -95,17 +95,29 @@ source tests/run/parts.sh
 has_toolkit() { command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; }
 has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
 uses_cuda() { [[ -z $cpu_only && $tier != first ]] && has_toolkit; }
+compiles_cuda() { [[ -z $cpu_only && $backend != cuda ]] && has_toolkit; }
 uses_python() {
     wanted integration || wanted cuda || wanted deploy || { [[ $tier != first ]] && { wanted asan || wanted tsan; }; }
 }
 # The build that most parts test.
 backend=cpu
 if uses_cuda && has_gpu; then backend=cuda; fi
+# The builds of the parts that are wanted, in the order of the parts.
+presets_of_parts() {
+    if wanted unit || wanted integration || wanted deploy; then echo "$backend"; fi
+    if wanted cuda && compiles_cuda; then echo cuda; fi
+    if wanted asan; then echo asan; fi
+    if wanted tsan; then echo tsan; fi
+    if wanted msan && can_use_msan; then echo msan; fi
+    if wanted fuzz && can_fuzz; then echo fuzz; fi
+}
 
 printf 'tests/run.sh: the tier %s, seed %s, on %s cores: %s\n' "$tier" "$seed" "$jobs" "${parts[*]}"
 section "packages"
 install_all
 use_ccache
+mapfile -t presets < <(presets_of_parts)
+trap stop_ahead EXIT
 for part in "${all_parts[@]}"; do
     if wanted "$part"; then "part_$part"; fi
 done

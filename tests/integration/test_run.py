@@ -88,3 +88,33 @@ def test_a_test_that_hangs_ends_and_the_run_goes_on(tmp_path):
     ran = run_pytest(tmp_path, "-n", "1", "-o", "faulthandler_timeout=1", tmp_path)
     assert "1 failed, 1 passed" in ran.stdout, ran.stdout
     assert "test_hangs.py::test_hang" in ran.stdout and "line 3 in test_hang" in ran.stdout + ran.stderr
+
+
+NINJA = """rule make
+  command = $before echo $out >> ../made && touch $out
+build first: make
+build second: make first
+  before = test -e ../needed || sleep 3600;
+"""
+
+
+def test_the_next_build_begins_ahead_and_is_finished_when_it_is_needed(tmp_path):
+    """The compiler that the second build has begun with hangs until the build is needed, and is ended then."""
+    for preset in ("one", "two"):
+        (tmp_path / "out" / preset).mkdir(parents=True)
+        (tmp_path / "out" / preset / "build.ninja").write_text(
+            NINJA if preset == "two" else "build all: phony\n")
+    ran = bash(f"""source {ROOT}/tests/run/builds.sh
+        set -o pipefail
+        out=out root=$PWD jobs=2 tier=all seed=7
+        configure() {{ :; }}
+        presets=(one two)
+        chrt() {{ :; }} # the test does not wait for a core that is idle
+        trap stop_ahead EXIT
+        need_build one
+        until [[ -e out/made ]]; do sleep 0.1; done
+        touch out/needed
+        need_build two
+        sum""", tmp_path)
+    assert ran.returncode == 0 and ran.stdout.splitlines()[-1] == "2 passed, 0 failed", ran
+    assert (tmp_path / "out" / "made").read_text().split() == ["first", "second"], ran

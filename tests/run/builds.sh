@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154  # out, root, jobs and tier are variables of tests/run.sh
+# shellcheck shell=bash disable=SC2154  # out, root, jobs, tier and presets are variables of tests/run.sh
 # The builds of tests/run.sh, each in the folder of its preset in build-tests.
 
 # Objects that two builds compile with the same options (release, Debian packages, RPM packages) come from
@@ -9,15 +9,15 @@ use_ccache() {
     export CCACHE_DIR=${CCACHE_DIR:-$root/$out/ccache} CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 }
 
-# compile PRESET OPTIONS...: what ninja prints, but to a file one line of progress for ten percent.
+# compile PRESET TARGETS...: what ninja prints, but to a file one line of progress for ten percent.
 compile() {
     local preset=$1
     shift
     if [[ -t 1 ]]; then
-        cmake --build "$out/$preset" -j "$jobs" "$@"
+        ninja -C "$out/$preset" -j "$jobs" "$@"
         return
     fi
-    cmake --build "$out/$preset" -j "$jobs" "$@" | awk '/^\[[0-9]+\/[0-9]+\] / {
+    ninja -C "$out/$preset" -j "$jobs" "$@" | awk '/^\[[0-9]+\/[0-9]+\] / {
              split(substr($1, 2), step, /[]\/]/)
              tenth = int(10 * step[1] / step[2])
              if (tenth != printed) { printf "%3d %%  %s\n", 10 * tenth, $1; fflush(); printed = tenth }
@@ -30,8 +30,9 @@ compile() {
 configure() {
     local preset=$1
     shift
-    cmake --preset "$preset" -B "$out/$preset" "$@" --log-level=NOTICE >"$out/configure.log" 2>&1 ||
-        { cat "$out/configure.log" && return 1; }
+    mkdir -p "$out/$preset"
+    cmake --preset "$preset" -B "$out/$preset" "$@" --log-level=NOTICE >"$out/$preset/configure.log" 2>&1 ||
+        { cat "$out/$preset/configure.log" && return 1; }
 }
 
 # options_of PRESET: sets `options` to what the tier configures the preset with, and `targets` to what it builds (none:
@@ -45,9 +46,10 @@ options_of() {
             options+=(-UCMAKE_CUDA_ARCHITECTURES -DGEMMD_CUDA_PLAIN=OFF)
         else
             options+=(-DCMAKE_CUDA_ARCHITECTURES=90a-real -DGEMMD_CUDA_PLAIN=ON)
-            targets=(--target gemmd gemmctl cuda_tests tests/bench/all tests/faults/all tests/gpu/all)
+            targets=(gemmd gemmctl cuda_tests tests/bench/all tests/faults/all tests/gpu/all)
         fi
         ;;
+    fuzz) targets=(fuzz) ;;
     asan)
         if [[ $tier == nightly ]]; then options+=(-DGEMMD_WHOLE_CASES=ON); else options+=(-DGEMMD_WHOLE_CASES=OFF); fi
         ;;
@@ -61,10 +63,44 @@ build() {
     configure "$1" "${options[@]}" && compile "$1" "${targets[@]}"
 }
 
-# need_build PRESET: builds it, unless that was done before.
+# need_build PRESET: builds it, unless that was done before, and begins to build the next one ahead.
 built=
 need_build() {
     [[ " $built " != *" $1 "* ]] || return 0
     section "build ($1)"
-    step "build ($1)" build "$1" && built+=" $1"
+    stop_ahead
+    built+=" $1"
+    step "build ($1)" build "$1" || return
+    build_ahead
+}
+
+# build_ahead: begins the next build that a part needs, in the background and at the lowest priority. Tests wait for
+# deadlines and for daemons, and leave the cores idle meanwhile.
+ahead=
+build_ahead() {
+    local preset='' options targets
+    for preset in "${presets[@]}"; do
+        [[ " $built " == *" $preset "* ]] || break
+        preset=
+    done
+    [[ -n $preset ]] || return 0
+    options_of "$preset"
+    set -m # a process group of its own
+    {
+        trap exit TERM # only after ninja has ended, so that the CPU time of its compilers is counted
+        flock 9
+        chrt --idle --pid 0 "$BASHPID"
+        configure "$preset" "${options[@]}" && ninja -C "$out/$preset" -j "$jobs" --quiet "${targets[@]}"
+    } 9>"$out/ahead.lock" >"$out/ahead.log" 2>&1 </dev/null &
+    ahead=$!
+    set +m
+}
+
+# stop_ahead: ends it. What it has not compiled yet, and whether something failed, is for a build in the foreground.
+stop_ahead() {
+    [[ -n $ahead ]] || return 0
+    kill -- "-$ahead" 2>/dev/null
+    wait "$ahead" 2>/dev/null
+    flock "$out/ahead.lock" true # until the last compiler has ended
+    ahead=
 }

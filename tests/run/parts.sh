@@ -46,11 +46,14 @@ today() {
 }
 
 part_lint() {
-    local linted=cpu c_files scripts compiled drawn
+    # shellcheck disable=SC2034  # options_of sets targets
+    local linted=cpu options targets c_files scripts compiled drawn
     section "lint"
     # The linters read compile commands, and those of a build with CUDA name the most files.
     if uses_cuda; then linted=cuda; fi
-    step "compile commands ($linted)" configure "$linted" -DGEMMD_TESTS=ON
+    options_of "$linted"
+    step "compile commands ($linted)" configure "$linted" "${options[@]}"
+    build_ahead
     mapfile -t c_files < <(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run 'deploy/packages/debian/p*')
     # What was left out of this build has no compile command; the CPU-only twin of a file is built
@@ -117,8 +120,16 @@ part_integration() {
     run_integration "$backend" --tier "$tier" "${thin[@]}" tests/integration
 }
 
+part_deploy() {
+    need_build "$backend" || return
+    local marks=()
+    [[ $tier == nightly ]] || marks=(-m 'not nightly')
+    section "deploy"
+    run_pytest deploy "$backend" "${marks[@]}" tests/deploy
+}
+
 part_cuda() {
-    if [[ -n $cpu_only || $backend == cuda ]] || ! has_toolkit; then
+    if ! compiles_cuda; then
         section "cuda"
         if [[ -n $cpu_only ]]; then
             echo "left out: --cpu"
@@ -178,10 +189,10 @@ part_fuzz() {
     local harnesses
     fuzz_seconds=${FUZZ_SECONDS:-4}
     if [[ $tier == nightly ]]; then fuzz_seconds=${FUZZ_SECONDS:-120}; fi
-    section "build (fuzz)"
     if ! can_fuzz; then
+        section "fuzz"
         echo "left out: there is no clang with libFuzzer"
-    elif step "build (fuzz)" build_fuzzers; then
+    elif need_build fuzz; then
         section "fuzz, $fuzz_seconds s each"
         export -f fuzz_one
         export root out fuzz_seconds
@@ -189,23 +200,12 @@ part_fuzz() {
         step "fuzz" xargs -P "$jobs" -I '{}' bash -c 'fuzz_one {}' < <(printf "$root/%s\n" "${harnesses[@]}")
     fi
 }
-build_fuzzers() {
-    configure fuzz -DGEMMD_TESTS=ON && compile fuzz --target fuzz
-}
 fuzz_one() { # HARNESS
     local found=$root/$out/fuzz/found/${1##*/fuzz_}
     mkdir -p "$found"
     "$root/tests/fuzz/run_one.sh" "$1" "$fuzz_seconds" "$found" >"$found.log" 2>&1 && return
     tail -n 40 "$found.log"
     return 1
-}
-
-part_deploy() {
-    need_build "$backend" || return
-    local marks=()
-    [[ $tier == nightly ]] || marks=(-m 'not nightly')
-    section "deploy"
-    run_pytest deploy "$backend" "${marks[@]}" tests/deploy
 }
 
 part_quickstart() {
