@@ -362,6 +362,8 @@ static __device__ __forceinline__ void put_sums(float *to, const float (&of)[MMA
 
 /* The Join of a block that computes all slices one after another. */
 template <int MMAS> struct one_block {
+    /* Of a multiprocessor, so that threads have enough registers. */
+    static constexpr int BLOCKS = MMAS == 1 ? 3 : MMAS == 2 ? 2 : 1;
     float total[MMAS * 4] = {};
 
     static __host__ __device__ __forceinline__ unsigned blocks(unsigned)
@@ -411,15 +413,9 @@ template <int MMAS> struct one_block {
     }
 };
 
-/* Blocks of a multiprocessor, so that threads have enough registers. */
-constexpr int blocks_for(int mmas)
-{
-    return mmas <= 2 ? 3 : mmas <= 8 ? 2 : 1;
-}
-
 /* SPAN: a unit, or a piece if groups are shorter than a unit. */
 template <typename T, int BITS, int MMAS, int SPAN, class Multiply, template <int> class Join>
-__global__ void __launch_bounds__(THREADS, blocks_for(MMAS))
+__global__ void __launch_bounds__(THREADS, Join<MMAS>::BLOCKS)
     packed_kernel(const __grid_constant__ gemm_problem p, const division division)
 {
     using S = stage_parts<BITS, MMAS>;

@@ -58,6 +58,8 @@ struct by_wgmma {
 };
 
 template <int MMAS> struct one_cluster {
+    static constexpr int BLOCKS = MMAS <= 2 ? 3 : 2; /* of a multiprocessor */
+
     static __host__ __device__ __forceinline__ unsigned blocks(unsigned slices)
     {
         return slices;
