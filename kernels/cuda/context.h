@@ -48,8 +48,7 @@ static inline bool cuda_grid_fits(uint64_t one, uint64_t other)
 /* The kernels that backend.c lists. */
 extern const struct operation_kernel gemm_cuda_wgmma, gemm_cuda_cublas, gemm_cuda_grouped,
     gemm_cuda_register_tiled, gemm_cuda_tensor_core, gemm_cuda_double_buffered,
-    gemm_cuda_tiled_padded, gemm_cuda_tiled, gemm_cuda_naive, gemm_cuda_scaled,
-    gemm_cuda_packed;
+    gemm_cuda_tiled_padded, gemm_cuda_tiled, gemm_cuda_naive, gemm_cuda_scaled, gemm_cuda_packed;
 
 static inline struct cuda_context *cuda_context_of(struct gemm_context *context)
 {

@@ -24,8 +24,8 @@ static bool tensor_put_take_parameter(void *context, const char *name, const cha
            GEMMD_OK;
 }
 
-/* Packed weights are taken only where they can be arranged while they arrive: all at once would keep
- * the I/O thread from other requests for seconds. */
+/* Packed weights are taken only where they can be arranged while they arrive: all at once would
+ * keep the I/O thread from other requests for seconds. */
 static enum gemmd_error check_packed(struct tensor_call *call)
 {
     struct request *request = call->request;
