@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from test_attention_shared_launch import shared_launches
-from test_leaving import OCTETS, wait_until_idle
+from test_leaving import OCTETS, wait_for, wait_until_idle
 from test_sequence_attention import D, HEADS, KV_HEADS, MADE, SHAPE, Attention, operands
 from test_sequences import same
 from test_stacking import Clients, alone, assert_answers
@@ -101,6 +101,7 @@ def test_what_leaves_a_shared_launch_appends_nothing(daemon, rng):
     requests = [step(0, *steps[0], 10), step(1, *steps[1], 70), step(2, *steps[2], 4)]
     with Clients(daemon, requests) as clients:
         clients.wires.pop(1).socket.close()
+        wait_for(daemon, requests_running=1, requests_waiting=2)
         answers = clients.receive()
     assert [answer.status for answer in answers] == [200, 412]
     assert answers[0].body == expected

@@ -8,13 +8,12 @@ import re
 import signal
 import socket
 import subprocess
-import threading
 import time
 
-import numpy as np
 import pytest
 
 from daemon import PATIENCE_S, Daemon
+from failing_cuda import ANY_LAUNCH, BUSY, OCTETS, Plan, program_of
 from wire import Wire, exchange, request
 
 # The daemon looks at its parts, and feeds, four times in this time.
@@ -171,32 +170,34 @@ def test_a_stopped_thread_stops_the_feeding(name, part, start, manager):
     wait_for_food(manager)
 
 
-def test_a_device_that_stalls_stops_the_feeding(start, manager):
-    daemon = watched(start, manager, "--stall-time", "50ms", "--cpu-threads", "1")
-    wait_for_food(manager)
-    size = 2000
-    body = np.ones(2 * size * size, np.float64).tobytes()
-    data = request("POST", f"/gemm?m={size}&n={size}&k={size}&dtype=f64&kernel=openblas",
-                   [("Content-Type", "application/octet-stream"), ("Content-Length", len(body))],
-                   body)
-    ended = threading.Event()
-
-    def compute():
-        while not ended.is_set():
-            exchange(daemon.address, data)
-
-    clients = [threading.Thread(target=compute) for _ in range(2)]
-    for client in clients:
-        client.start()
+def test_a_device_that_stalls_stops_the_feeding(gemmd, manager, tmp_path):
+    """A simulated GPU that does not end a launch for a second and a half."""
+    program = program_of(gemmd)
+    if program is None:
+        pytest.skip("there is no build with a simulated GPU")
+    plan = Plan(tmp_path / "plan")
+    daemon = Daemon(program, "--backend", "cuda", "--devices", "0", "--streams", "1", "--device-bytes", "64M",
+                    "--tensor-bytes", "16M", "--pinned-bytes", "64M", "--stall-time", "50ms", environment={
+                        **plan.environment, "NOTIFY_SOCKET": manager.getsockname(),
+                        "WATCHDOG_USEC": str(WATCHDOG_US)})
+    body = bytes(8 * 130 * 130)
+    data = request("POST", "/gemm?m=130&n=130&k=130", [OCTETS, ("Content-Length", len(body))], body)
     try:
-        daemon.wait_for(lambda lines: any(
-            line["message"].startswith("the device makes no progress") for line in lines),
-            "the line about the device")
+        daemon.wait_until_listening().wait_until_ready()
+        wait_for_food(manager)
+        plan.arm(BUSY, ANY_LAUNCH, ms=1500)
+        with Wire(daemon.address) as wire:
+            wire.send(data)
+            daemon.wait_for(lambda lines: any(
+                line["message"].startswith("the device makes no progress") for line in lines),
+                "the line about the device")
+            assert wire.receive().status == 200
+        while is_fed(manager, 0.01):
+            pass
+        wait_for_food(manager)
+        daemon.stop()
     finally:
-        ended.set()
-        for client in clients:
-            client.join()
-    wait_for_food(manager)
+        daemon.close()
 
 
 def test_a_log_that_nobody_reads_does_not_stop_the_feeding(gemmd, manager):
