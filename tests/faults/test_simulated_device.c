@@ -328,6 +328,7 @@ START_TEST(a_group_copies_the_positions_of_each_work_first)
                                  .sequence_copy_count = 1};
         known_answer_init(&works[i].task.problem.gemm, GEMMD_F32, GEMMD_F32, false, false, memory);
         reserve(&works[i]);
+        works[i].join_key = 1; /* as works of a group have; products have no groups */
         ck_assert(!works[i].shared_launch);
     }
     run(&works[1]);
