@@ -68,6 +68,12 @@ enum { COMMAND_RETRIES = 4 };
  * `*exit_code` and returns NULL. */
 struct gemmd_client *command_client(const struct context *context, uint32_t retries,
                                     uint32_t in_flight, int *exit_code);
+/* Removes what the operands of the command name by `delete`, such as gemmd_tensor_delete. An error
+ * is printed, the others are removed, and the exit code is that of the first error. */
+int remove_all(const struct context *context,
+               enum gemmd_error (*delete)(struct gemmd_client *client, const char *name,
+                                          const struct gemmd_call *call,
+                                          struct gemmd_error_info *error));
 
 int command_gemm(const struct context *context);
 int command_attention(const struct context *context);

@@ -1,4 +1,4 @@
-#include "client/gemmctl/remove.h"
+#include "client/gemmctl/command.h"
 
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/progress.h"

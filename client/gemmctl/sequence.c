@@ -6,7 +6,6 @@
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/progress.h"
-#include "client/gemmctl/remove.h"
 #include "client/gemmctl/report.h"
 #include "client/gemmctl/tensor_files.h"
 #include "proto/sequence_request.h"

@@ -5,7 +5,6 @@
 #include "client/gemmctl/fetch.h"
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/print.h"
-#include "client/gemmctl/remove.h"
 #include "client/gemmctl/report.h"
 
 static struct gemmd_request *submit_get(struct gemmd_client *client, const char *name,
