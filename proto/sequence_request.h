@@ -20,7 +20,14 @@
 #include "proto/operands.h"
 #include "proto/tensor.h"
 
-enum { SEQUENCE_LAYERS_MAX = 256 };
+enum {
+    SEQUENCE_LAYERS_MAX = 256,
+    SEQUENCE_PAGE_POSITIONS = 64,
+    /* They bound how long one request holds the lock of the store, which touches every page that
+     * the request uses. */
+    SEQUENCE_POSITIONS_MAX = 1 << 22, /* of a layer */
+    SEQUENCE_PAGES_MAX = 1 << 20      /* of all layers */
+};
 
 /* PUT /sequences/{name} */
 struct sequence_put_request {

@@ -441,6 +441,17 @@ static enum gemmd_error choose_kind(const struct sequence_layer *layer,
     return GEMMD_OK;
 }
 
+/* Whether the pages of all layers are as many as a sequence can have, once the pages of an append
+ * are there. Under the lock. */
+static bool fits_in_pages(const struct sequence *sequence, const struct sequence_use *use)
+{
+    uint64_t pages = use->page_count;
+    for (uint32_t i = 0; i < sequence->shape.layers; i++)
+        if (i != use->layer)
+            pages += sequence->layers[i].page_count;
+    return pages <= SEQUENCE_PAGES_MAX;
+}
+
 /* Takes the pages of a use that has its kind. Under the lock. */
 static enum gemmd_error collect_pages(struct tensor_store *store, struct resident *resident,
                                       struct sequence_use *use, struct fault *fault)
@@ -448,6 +459,11 @@ static enum gemmd_error collect_pages(struct tensor_store *store, struct residen
     struct sequence_layer *layer = &resident->sequence->layers[use->layer];
     uint64_t there = use->page_count;
     if (use->kind == SEQUENCE_APPEND) {
+        if (!fits_in_pages(resident->sequence, use))
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, "position",
+                             "the layers of the sequence would have more than %d pages of %d "
+                             "positions",
+                             SEQUENCE_PAGES_MAX, SEQUENCE_PAGE_POSITIONS);
         if (!sequence_widen_table(layer, use->page_count))
             return fail_of_memory(fault);
         there = layer->page_count;
@@ -496,10 +512,11 @@ enum gemmd_error sequence_use_begin(struct tensor_store *store, struct resident 
         return fault_set(fault, GEMMD_ERR_MALFORMED, "layer",
                          "layer is %" PRIu32 "; the sequence has the layers 0 to %" PRIu32,
                          want->layer, sequence->shape.layers - 1);
-    if (end > GEMM_DIM_MAX)
+    if (end > SEQUENCE_POSITIONS_MAX)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, "position",
-                         "the sequence would have %" PRIu64 " positions; it can have %d", end,
-                         GEMM_DIM_MAX);
+                         "layer %" PRIu32 " of the sequence would have %" PRIu64
+                         " positions; it can have %d",
+                         want->layer, end, SEQUENCE_POSITIONS_MAX);
     *use = (struct sequence_use){.layer = want->layer,
                                  .position = want->position,
                                  .count = want->count,

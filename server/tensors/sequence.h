@@ -37,8 +37,6 @@
 struct tensor_store;
 struct sequence_page;
 
-enum { SEQUENCE_PAGE_POSITIONS = 64 };
-
 struct sequence_shape {
     enum gemmd_dtype dtype;
     uint64_t kv_heads, d, dv;
@@ -133,8 +131,9 @@ struct sequence_use {
 /* Begins a use of a sequence in use. An append of rows that are all there already becomes
  * SEQUENCE_REPEAT. GEMMD_ERR_MALFORMED: there is no such layer. GEMMD_ERR_PRECONDITION: the layer
  * is shorter than the rows that are read, or does not end at `position`; the fault says how long
- * the layer is. GEMMD_ERR_TOO_LARGE: more than GEMM_DIM_MAX positions. GEMMD_ERR_CONFLICT: another
- * request appends to the layer. GEMMD_ERR_NO_ROOM: there is no room for the rows. */
+ * the layer is. GEMMD_ERR_TOO_LARGE: more than SEQUENCE_POSITIONS_MAX positions or
+ * SEQUENCE_PAGES_MAX pages. GEMMD_ERR_CONFLICT: another request appends to the layer.
+ * GEMMD_ERR_NO_ROOM: there is no room for the rows. */
 enum gemmd_error sequence_use_begin(struct tensor_store *store, struct resident *resident,
                                     const struct sequence_want *want, struct sequence_use *use,
                                     struct fault *fault);

@@ -27,7 +27,7 @@ bool sequence_widen_table(struct sequence_layer *layer, uint64_t count)
     if (pages == NULL)
         return false;
     layer->pages = pages;
-    layer->page_capacity = (uint32_t)capacity; /* the positions are at most GEMM_DIM_MAX */
+    layer->page_capacity = (uint32_t)capacity; /* at most SEQUENCE_PAGES_MAX are asked for */
     return true;
 }
 

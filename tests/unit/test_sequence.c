@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "server/device/memory/arena.h"
 #include "server/tensors/tensor_store.h"
@@ -500,6 +501,50 @@ START_TEST(forks_grow_at_the_same_time)
 }
 END_TEST
 
+/* Appends pages without contents. */
+static enum gemmd_error append_pages(struct resident *sequence, uint32_t layer, uint64_t pages)
+{
+    struct sequence_state state;
+    struct sequence_use use;
+    sequence_state_of(store, sequence, &state);
+    const struct sequence_want want = {
+        .appends = true, .layer = layer, .position = state.lengths[layer], .count = pages * PAGE};
+    const enum gemmd_error code = sequence_use_begin(store, sequence, &want, &use, &fault);
+    if (code == GEMMD_OK)
+        sequence_use_commit(store, sequence, &use);
+    sequence_use_end(store, sequence, &use);
+    return code;
+}
+
+/* In memory that nothing touches. */
+START_TEST(pages_and_positions_have_a_most)
+{
+    enum { EACH = SEQUENCE_POSITIONS_MAX / PAGE, LAYERS = SEQUENCE_PAGES_MAX / EACH };
+    const size_t bytes = (size_t)(SEQUENCE_PAGES_MAX + EACH) * UNIT;
+    struct sequence_offer offer = offer_of("s");
+    unsigned char *span = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(span, MAP_FAILED);
+    store = tensor_store_create(&(struct device_span){span, bytes}, 1, &cpu, 0);
+    ck_assert_ptr_nonnull(store);
+    offer.shape.layers = LAYERS + 1;
+    struct resident *sequence = create(&offer);
+    for (uint32_t layer = 0; layer < LAYERS; layer++)
+        ck_assert_int_eq(append_pages(sequence, layer, EACH), GEMMD_OK);
+    ck_assert_int_eq(append_pages(sequence, 0, 1), GEMMD_ERR_TOO_LARGE);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "it can have 4194304"));
+    ck_assert_int_eq(append_pages(sequence, LAYERS, 1), GEMMD_ERR_TOO_LARGE);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "more than 1048576 pages"));
+    ck_assert_int_eq(
+        sequence_truncate(store, sequence, SEQUENCE_POSITIONS_MAX - PAGE, &always, &fault),
+        GEMMD_OK);
+    ck_assert_int_eq(append_pages(sequence, LAYERS, LAYERS), GEMMD_OK);
+    ck_assert_int_eq(append_pages(sequence, LAYERS, 1), GEMMD_ERR_TOO_LARGE);
+    destroy(sequence);
+    tensor_store_destroy(store);
+    munmap(span, bytes);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sequence");
@@ -515,7 +560,10 @@ int main(void)
     tcase_add_test(tcase, sequences_of_a_lost_device_are_gone);
     tcase_add_test(tcase, any_order_of_changes_keeps_the_contents);
     tcase_add_test(tcase, forks_grow_at_the_same_time);
+    TCase *most = tcase_create("most");
+    tcase_add_test(most, pages_and_positions_have_a_most);
     suite_add_tcase(suite, tcase);
+    suite_add_tcase(suite, most);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     const int failed = srunner_ntests_failed(runner);
