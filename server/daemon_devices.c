@@ -112,6 +112,7 @@ enum gemmd_error daemon_devices_open(const struct config *config, struct log *lo
         .backend = backend,
         .streams = config->streams,
         .cpu_threads = threads_of_each(config, choice->count),
+        .cpu_pauses = config->cpu_pauses,
         .memory_bytes = memory_of_each(config, backend, choice->count),
         .tensor_bytes = config->tensor_bytes,
         .without_kernels = config->without_kernels,

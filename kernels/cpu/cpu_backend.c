@@ -69,11 +69,9 @@ static enum gemmd_error openblas_prepare(uint32_t threads, struct fault *fault)
     return GEMMD_OK;
 }
 
-static enum gemmd_error cpu_create(void *stream, uint32_t threads, struct gemm_context **out,
-                                   struct fault *fault)
+/* A context whose team has `size` threads. */
+static enum gemmd_error make_context(uint32_t size, struct gemm_context **out, struct fault *fault)
 {
-    (void)stream;
-    const uint32_t size = threads != 0 ? threads : usable_cores();
     struct cpu_context *context = calloc(1, sizeof *context);
     *out = NULL;
     if (context == NULL)
@@ -81,18 +79,31 @@ static enum gemmd_error cpu_create(void *stream, uint32_t threads, struct gemm_c
     context->base.backend = &gemm_backend_cpu;
     context->scratch_bytes = most_scratch_bytes();
     context->scratch = aligned_alloc(64, size * context->scratch_bytes);
-    enum gemmd_error code =
+    const enum gemmd_error code =
         context->scratch == NULL
             ? fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for %u CPU threads", size)
-            : openblas_prepare(size, fault);
-    if (code == GEMMD_OK)
-        code = team_create(size, &context->team, fault);
+            : team_create(size, &context->team, fault);
     if (code != GEMMD_OK) {
         cpu_destroy(&context->base);
         return code;
     }
     *out = &context->base;
     return GEMMD_OK;
+}
+
+static enum gemmd_error cpu_create(void *stream, uint32_t threads, struct gemm_context **out,
+                                   struct fault *fault)
+{
+    (void)stream;
+    const uint32_t size = threads != 0 ? threads : usable_cores();
+    const enum gemmd_error code = openblas_prepare(size, fault);
+    *out = NULL;
+    return code == GEMMD_OK ? make_context(size, out, fault) : code;
+}
+
+enum gemmd_error cpu_context_beside(struct gemm_context **out, struct fault *fault)
+{
+    return make_context(1, out, fault);
 }
 
 void cpu_watch_begin(struct gemm_context *context, bool (*stops)(void *argument), void *argument)

@@ -52,6 +52,11 @@ uint64_t conv_implicit_scratch_bytes(void);
 /* Whether `tiled` computes so few rows that it reads B where it is. Pure. */
 bool tiled_reads_b(const struct gemm_problem *problem);
 
+/* Creates a context of one thread beside another context, in whose `stops` (cpu_watch_begin) a
+ * kernel may run in this one. OpenBLAS keeps the number of threads of the other context. A product
+ * that OpenBLAS computes in one call has the same bits in both. */
+enum gemmd_error cpu_context_beside(struct gemm_context **context, struct fault *fault);
+
 /* Has the kernels that run in the context ask `stops` every few milliseconds whether they have to
  * stop, until cpu_watch_end. The context's threads call `stops` at the same time. A kernel that
  * stops returns GEMMD_OK with an incomplete result. Small problems are computed without asking. */

@@ -45,6 +45,7 @@ struct config {
     uint32_t busy_poll_us;                /* polling for work before a thread sleeps; 0: none */
     uint32_t io_threads;                  /* 0: half of the cores, 1 ... 16 */
     uint32_t cpu_threads;                 /* of each CPU device; 0: all cores, divided */
+    bool cpu_pauses;                      /* long computations let short ones pass */
     uint32_t max_connections;             /* open connections in total */
     uint32_t max_connections_per_address; /* from one IP address; 0: no limit of its own */
     uint64_t connection_buffer_bytes;     /* libmicrohttpd's buffer of each connection */

@@ -180,8 +180,8 @@ const struct config_option config_options[] = {
     {SETTING("streams", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(streams), .min = 1,
      .max = 64, .standard = "8", .placeholder = "N",
      .help = "Requests that a GPU computes at the same time, each on a CUDA stream of its own. "
-             "Requests that share a launch run on two further streams. The CPU backend computes "
-             "one launch at a time and ignores this option."},
+             "Requests that share a launch run on two further streams. The CPU backend ignores "
+             "this option (see --cpu-pauses)."},
     {SETTING("max-batch", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(max_batch), .min = 1,
      .max = 1024, .standard = "64", .placeholder = "N",
      .help = "Requests that may share one launch on the device: small products, attentions, "
@@ -200,6 +200,12 @@ const struct config_option config_options[] = {
              "the daemon's CPU affinity and the CPU quota of its control groups, such as a "
              "container's, allow, divided among the devices. A quota is rounded up to whole "
              "cores. The bits of products in f32 and f64 may depend on this number."},
+    {SETTING("cpu-pauses", CONFIG_KIND_SWITCH, CONFIG_GROUP_COMPUTING), FIELD(cpu_pauses),
+     .standard = "true",
+     .help =
+         "Let a long computation of the CPU backend pause every few milliseconds, so that short "
+         "requests that wait are computed before the long one ends. The long one then takes at "
+         "most about twice as long. When off, the CPU computes one launch after another."},
     {SETTING("pinned-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(pinned_bytes),
      .min = MIB, .max = BYTES_MAX, .standard = "2G", .placeholder = "SIZE",
      .help =
@@ -211,11 +217,10 @@ const struct config_option config_options[] = {
      .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
      .help = "Size of the memory of each device that accepted requests compute in, reserved at "
              "start. A request for which too little of it is free is refused with 503, a request "
-             "that needs "
-             "more than all of it with 413. 1/32 of it, at most 256 MiB, is set aside for each "
-             "stack of rows in flight (CUDA: two stacks) unless --tensor-bytes is 0. 0: half of "
-             "the GPU's free memory; on the CPU backend, a quarter of the host's memory, divided "
-             "among the devices."},
+             "that needs more than all of it with 413. 1/32 of it, at most 256 MiB, is set aside "
+             "for each of the two stacks of rows that may be in flight, unless --tensor-bytes is "
+             "0. 0: half of the GPU's free memory; on the CPU backend, a quarter of the host's "
+             "memory, divided among the devices."},
     {SETTING("tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(tensor_bytes),
      .max = BYTES_MAX, .standard = "1G", .placeholder = "SIZE",
      .help =

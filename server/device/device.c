@@ -7,6 +7,9 @@
 #include "server/device/device_copy.h"
 #include "server/device/device_ops.h"
 
+/* How long a launch computes before it pauses for others. */
+static const uint64_t PAUSE_AFTER_NS = 2000000;
+
 /* The memory of a work that has a launch of its own: the task's, then the check's. */
 static bool plan_own_launch(const struct device *device, struct work *work)
 {
@@ -158,6 +161,34 @@ void device_submit(struct device *device, struct work *works)
     device_start(device, slot, works, count);
 }
 
+void device_on_pause(struct device *device, void (*pause)(void *argument, uint64_t ran_ns),
+                     void *argument)
+{
+    device->pause = pause;
+    device->pause_argument = argument;
+}
+
+void device_pause(struct device *device, const struct work *works, struct device_pauses *pauses,
+                  uint64_t now_ns)
+{
+    const uint64_t ran_ns = now_ns - pauses->resumed_ns;
+    if (device->pause == NULL || ran_ns < PAUSE_AFTER_NS)
+        return;
+    device->paused = works;
+    device->pause(device->pause_argument, ran_ns);
+    device->paused = NULL;
+    pauses->resumed_ns = clock_now_ns();
+    pauses->paused_ns += pauses->resumed_ns - now_ns;
+}
+
+void device_submit_between(struct device *device, struct work *works)
+{
+    const uint32_t count = count_works(works);
+    assert(!works->shared_launch && count <= DEVICE_LAUNCH_WORKS_MAX);
+    atomic_fetch_add_explicit(&device->in_flight, count, memory_order_relaxed);
+    device_start(device, device->slots + 1, works, count);
+}
+
 void device_submit_probe(struct device *device, struct work *work)
 {
     device_start(device, device->slots, work, 1);
@@ -168,6 +199,8 @@ void device_submit_probe(struct device *device, struct work *work)
 static bool has_ended(struct device *device, uint32_t slot)
 {
     struct work *works = device->running[slot];
+    if (works == device->paused)
+        return false;
     if (!device_lost(device) && !device->ops->poll(device, slot, works))
         return false;
     for (struct work *work = works; device_lost(device) && work != NULL; work = work->next)

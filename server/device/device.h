@@ -42,10 +42,11 @@ enum {
 struct device_options {
     enum gemm_backend backend;
     int32_t index; /* number of the CUDA device, or of the CPU device among those of the host */
-    /* Launches in flight besides shared launches, 1 ... DEVICE_STREAMS_MAX. The CPU always has 1.
-     */
+    /* Launches in flight besides shared launches, 1 ... DEVICE_STREAMS_MAX. The CPU always has 1,
+     * and another one between two parts of a long launch (device_on_pause). */
     uint32_t streams;
     uint32_t cpu_threads; /* of a device of the CPU backend; 0: all cores */
+    bool cpu_pauses;      /* long launches of the CPU backend pause (device_on_pause) */
     /* Device memory to allocate at start. 0: half of the free memory (CUDA), or a quarter of the
      * host's memory, whose pages are used only once they are written (CPU). */
     uint64_t memory_bytes;
@@ -158,6 +159,15 @@ void device_submit(struct device *device, struct work *works);
 /* As device_submit, on a stream that only the probe uses and that runs ahead of all other work, so
  * that a readiness probe says whether the device answers and not how busy it is. One at a time. */
 void device_submit_probe(struct device *device, struct work *work);
+/* A device that computes inside device_submit calls `pause` there, between two parts of a launch
+ * that takes long, in the thread that submits. `ran_ns` is how long the launch has computed since
+ * it began or since the last pause. The pause may submit launches by device_submit_between, one
+ * after another, and polls for their ends; the long launch goes on when the function returns. To be
+ * called before the first launch. NULL: no pauses. */
+void device_on_pause(struct device *device, void (*pause)(void *argument, uint64_t ran_ns),
+                     void *argument);
+/* As device_submit, during a pause, for works without a shared launch. One launch at a time. */
+void device_submit_between(struct device *device, struct work *works);
 /* Returns the oldest launch list that the device has finished, as it was submitted, with status and
  * times set; NULL: the device has finished none. Does not wait. */
 struct work *device_poll(struct device *device);

@@ -3,9 +3,9 @@
  * device.
  *
  * device.c keeps account of which slot runs which works, of their order, and of whether the device
- * is lost. A slot is a stream. The launch lists of a slot never overlap. The last slot is the
- * probe's. The functions of a backend are called from the thread that called device_enter, unless
- * their comment says otherwise.
+ * is lost. A slot is a stream. The launch lists of a slot never overlap. After the slots for
+ * requests come the probe's and that of launches between two parts of another. The functions of a
+ * backend are called from the thread that called device_enter, unless their comment says otherwise.
  */
 #ifndef SERVER_DEVICE_DEVICE_OPS_H
 #define SERVER_DEVICE_DEVICE_OPS_H
@@ -57,7 +57,7 @@ struct device_ops {
     enum gemmd_error (*warm)(struct device *device, struct fault *fault);
 };
 
-enum { DEVICE_SLOTS_MAX = DEVICE_STREAMS_MAX + DEVICE_SHARED_SLOTS + 1 };
+enum { DEVICE_SLOTS_MAX = DEVICE_STREAMS_MAX + DEVICE_SHARED_SLOTS + 2 };
 enum { DEVICE_COPY_STREAMS = 64 }; /* bodies with early copies in flight at once */
 
 /* The first member of a backend's own struct. */
@@ -68,15 +68,20 @@ struct device {
     struct device_span tensors; /* tensor memory, owned by the backend */
     uint64_t stack_bytes;       /* workspace of each stream that runs stacks; 0: none runs stacks */
 
-    uint32_t slots;        /* slots for requests; slot number `slots` is the probe's */
-    uint32_t shared_slots; /* the last of them, which are for shared launches */
+    /* Slots for requests. Slot number `slots` is the probe's, and the next one is for
+     * device_submit_between. */
+    uint32_t slots;
+    uint32_t shared_slots;                  /* the last of them, which are for shared launches */
     struct work *running[DEVICE_SLOTS_MAX]; /* [slot]: its launch list; NULL: the slot is free */
     uint8_t order[DEVICE_SLOTS_MAX];        /* the busy slots, oldest launch first */
     uint32_t busy;                          /* number of busy slots, the probe's included */
     uint32_t busy_shared_slots;
-    atomic_uint_fast64_t progress;          /* device_progress */
-    atomic_uint in_flight;                  /* works, without the probe's */
-    bool copy_streams[DEVICE_COPY_STREAMS]; /* in use (device_copy.h) */
+    atomic_uint_fast64_t progress;                  /* device_progress */
+    atomic_uint in_flight;                          /* works, without the probe's */
+    bool copy_streams[DEVICE_COPY_STREAMS];         /* in use (device_copy.h) */
+    void (*pause)(void *argument, uint64_t ran_ns); /* device_on_pause */
+    void *pause_argument;
+    const struct work *paused; /* the launch that pauses now, inside of `submit`; NULL: none */
 
     uint32_t without[OPERATION_COUNT]; /* as in struct gemm_device */
     struct device_left_out left_out[DEVICE_KERNELS_MAX];
@@ -91,6 +96,21 @@ struct device {
 void device_init(struct device *device, const struct device_ops *ops, uint32_t streams);
 /* Counts a part of a launch that the device has finished. Any thread. */
 void device_note_progress(struct device *device);
+/* Whether a slot is that of device_submit_between. */
+static inline bool device_slot_is_between(const struct device *device, uint32_t slot)
+{
+    return slot == device->slots + 1;
+}
+/* The pauses of a launch of `submit`. */
+struct device_pauses {
+    uint64_t resumed_ns; /* when the launch began, or the last pause ended */
+    uint64_t paused_ns;  /* how long the launch has paused in all */
+};
+/* To be called inside of `submit`, by the thread that submits, between two parts of a launch that
+ * is not on the slot of device_submit_between. Lets the owner of the device submit other launches
+ * (device_on_pause) if the launch has computed for some milliseconds without a pause. */
+void device_pause(struct device *device, const struct work *works, struct device_pauses *pauses,
+                  uint64_t now_ns);
 /* Records that the device is lost. The reason of the first call stays. */
 void device_set_lost(struct device *device, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -29,6 +29,11 @@ static const uint64_t CROWD_NS = 20000;
  * that a work waits no longer than that for the others of its launch. */
 static const uint64_t SHARED_LAUNCH_BYTES = 4 << 20;
 
+/* The works that may run in the pauses of a long launch (device_on_pause): most of a launch, and
+ * the most that one costs (work_cost), some milliseconds of one core. */
+static const uint32_t SHORT_WORKS = 64;
+static const uint64_t SHORT_COST = 8 << 20;
+
 /* Time between two looks whether the dispatch thread has stopped. */
 enum { STOP_STEP_NS = 1000000 };
 enum { NS_PER_S = 1000000000 };
@@ -87,6 +92,19 @@ static enum metrics_kind task_of(const struct work *work)
                                      : METRICS_KIND_COPY;
 }
 
+/* Submits a launch list by `submit`. */
+static void start_works(struct dispatch *dispatch, struct work *works,
+                        void (*submit)(struct device *device, struct work *works))
+{
+    for (struct work *work = works; work != NULL; work = work->next)
+        if (work->started != NULL)
+            work->started(work);
+    submit(dispatch->device, works);
+    for (struct work *work = works; work != NULL; work = work->next)
+        if (!work->uncounted)
+            metrics_queue_wait(dispatch->shard, task_of(work), work->started_ns - work->queued_ns);
+}
+
 /* Submits works for as long as the device has room and works wait. `works` (may be NULL) were
  * popped before. Returns whether anything was started. */
 static bool feed(struct dispatch *dispatch, struct work *works)
@@ -100,14 +118,7 @@ static bool feed(struct dispatch *dispatch, struct work *works)
         works = next_work(dispatch, 0);
     for (; works != NULL; works = next_work(dispatch, 0)) {
         (void)start_early_copies(dispatch); /* copies of these works' bodies come first */
-        for (struct work *work = works; work != NULL; work = work->next)
-            if (work->started != NULL)
-                work->started(work);
-        device_submit(dispatch->device, works);
-        for (struct work *work = works; work != NULL; work = work->next)
-            if (!work->uncounted)
-                metrics_queue_wait(dispatch->shard, task_of(work),
-                                   work->started_ns - work->queued_ns);
+        start_works(dispatch, works, device_submit);
         moved = true;
     }
     return moved;
@@ -201,6 +212,25 @@ static bool collect(struct dispatch *dispatch)
     return moved;
 }
 
+/* A long launch pauses (device_on_pause). Short works that wait run now, those of each tenant in
+ * their order, for at most as long as the launch has computed. The launch of one tenant therefore
+ * does not hold up the others, and takes at most about twice as long for that. */
+static void run_short_works(void *argument, uint64_t ran_ns)
+{
+    struct dispatch *dispatch = argument;
+    const struct queue_room room = {
+        .exclusive = SHORT_WORKS, .shared_bytes = SHARED_LAUNCH_BYTES, .cost_max = SHORT_COST};
+    const uint64_t since_ns = clock_now_ns();
+    struct work *works;
+    heartbeat_beat(&dispatch->heartbeat);
+    do {
+        works = queue_pop(dispatch->queue, room, 0);
+        if (works != NULL)
+            start_works(dispatch, works, device_submit_between);
+        collect(dispatch);
+    } while (works != NULL && clock_now_ns() - since_ns < ran_ns);
+}
+
 static void notice_loss(struct dispatch *dispatch)
 {
     if (dispatch->lost || !device_lost(dispatch->device))
@@ -249,6 +279,7 @@ static void *dispatch_run(void *argument)
     pthread_setname_np(pthread_self(), "dispatch");
     prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* in ns; the default is 50 us */
     device_enter(dispatch->device);
+    device_on_pause(dispatch->device, run_short_works, dispatch);
 
     for (;;) {
         heartbeat_beat(&dispatch->heartbeat);

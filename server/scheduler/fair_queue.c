@@ -313,6 +313,27 @@ struct work *fair_queue_front(struct fair_queue *queue, enum lane lane, uint64_t
     return NULL;
 }
 
+struct work *fair_queue_short_front(struct fair_queue *queue, enum lane lane, uint64_t cost_max,
+                                    uint64_t now_ns, struct work_list *expired)
+{
+    const struct flow *next = NULL;
+    for (uint32_t i = lane; i < queue->flow_count; i += LANES) {
+        const struct flow *flow = &queue->flows[i];
+        while (flow->occupied != 0 && work_has_expired(flow_first(flow), now_ns)) {
+            struct work *late = flow_first(flow);
+            fair_queue_drop(queue, late);
+            work_list_append(expired, late);
+        }
+        if (flow->occupied == 0)
+            continue;
+        const struct work *work = flow_first(flow);
+        if (work_cost(work, work->bytes + work->outside_bytes) <= cost_max &&
+            (next == NULL || sfq_before(&flow->turn, &next->turn)))
+            next = flow;
+    }
+    return next != NULL ? flow_first(next) : NULL;
+}
+
 /* Drops the works of an EDF queue whose deadline has passed. Returns edf_queue_earliest_ns. */
 static uint64_t drop_expired(struct fair_queue *queue, struct edf_queue *edf, uint64_t now_ns,
                              struct work_list *expired)

@@ -174,6 +174,13 @@ static struct work *take_joining(struct fair_queue *queue, struct queue_room roo
     return list.works.first;
 }
 
+static struct work *front_of(struct fair_queue *queue, enum lane lane, struct queue_room room,
+                             uint64_t now_ns, struct work_list *expired)
+{
+    return room.cost_max == 0 ? fair_queue_front(queue, lane, now_ns, expired)
+                              : fair_queue_short_front(queue, lane, room.cost_max, now_ns, expired);
+}
+
 /* Removes the works of the next launch from the fair queue, and returns them (queue_pop). The clock
  * is read only if a waiting work has a deadline. Works whose deadline has passed are dropped and
  * appended to `expired`. Under the lock. */
@@ -183,9 +190,9 @@ static struct work *take_launch_list(struct queue *waiting, struct queue_room ro
     const uint64_t now_ns = waiting->earliest_ns != UINT64_MAX ? clock_now_ns() : 0;
     struct fair_queue *queue = &waiting->works;
     struct work *exclusive =
-        room.exclusive > 0 ? fair_queue_front(queue, LANE_EXCLUSIVE, now_ns, expired) : NULL;
+        room.exclusive > 0 ? front_of(queue, LANE_EXCLUSIVE, room, now_ns, expired) : NULL;
     struct work *shared =
-        room.shared > 0 ? fair_queue_front(queue, LANE_SHARED, now_ns, expired) : NULL;
+        room.shared > 0 ? front_of(queue, LANE_SHARED, room, now_ns, expired) : NULL;
     const bool from_shared =
         shared != NULL && (exclusive == NULL || is_more_urgent(shared, exclusive));
     struct work *first = from_shared ? shared : exclusive;

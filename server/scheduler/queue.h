@@ -83,6 +83,9 @@ struct queue_room {
     uint32_t exclusive;
     uint32_t shared;       /* most works of a shared launch; 0: no room for a shared launch */
     uint64_t shared_bytes; /* most bytes of a launch of several works */
+    /* Only works that cost at most this (work_cost) are first of a launch; 0: all works. Of each
+     * tenant's works the next one counts, so that a tenant's order stays. */
+    uint64_t cost_max;
 };
 
 /* Pops the works of the next launch, linked by `next`, the more urgent first; NULL: the device has

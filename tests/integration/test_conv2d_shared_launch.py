@@ -30,7 +30,7 @@ def asking(problem, rng, **more):
 
 @pytest.fixture
 def daemon(start):
-    daemon = start("--backend", "cpu", "--cpu-threads", "2", "--io-threads", "2")
+    daemon = start("--backend", "cpu", "--cpu-threads", "2", "--no-cpu-pauses", "--io-threads", "2")
     yield daemon
     wait_until_idle(daemon)
 

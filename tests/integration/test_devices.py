@@ -17,7 +17,7 @@ from test_device_loss import LOSING, send_losing
 from test_metrics import scrape, values
 from wire import Wire, exchange, request
 
-ONE_THREAD = ("--backend", "cpu", "--cpu-threads", "1")
+ONE_THREAD = ("--backend", "cpu", "--cpu-threads", "1", "--no-cpu-pauses")
 OCTETS = ("Content-Type", "application/octet-stream")
 
 

@@ -32,7 +32,7 @@ def tokens(tmp_path):
 def busy(start, gemmctl, tmp_path, tokens):
     """run(*arguments) against a daemon whose device is kept busy by the first job, whose id is
     busy.first."""
-    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--drain-timeout", "1s", *tokens)
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--no-cpu-pauses", "--drain-timeout", "1s", *tokens)
 
     def runner(*arguments):
         return subprocess.run([gemmctl, *map(str, arguments)], cwd=tmp_path, capture_output=True,

@@ -113,7 +113,7 @@ def start_jobs(start, instrumented):
     """Starts a daemon whose device does one thing at a time."""
 
     def starter(*arguments):
-        daemon = start("--cpu-threads", "1", "--drain-timeout", "600s", *arguments)
+        daemon = start("--cpu-threads", "1", "--no-cpu-pauses", "--drain-timeout", "600s", *arguments)
         jobs = Jobs(daemon.url, daemon.session)
         if instrumented:
             jobs.long = 350

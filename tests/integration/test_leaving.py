@@ -66,7 +66,7 @@ def wait_until_idle(daemon):
 @pytest.fixture
 def blocked(start, request):
     """A daemon of one thread each whose device computes for minutes; it must end all the same."""
-    daemon = start("--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
+    daemon = start("--cpu-threads", "1", "--no-cpu-pauses", "--io-threads", "1", "--drain-timeout", "0",
                    "--timeout", "600s", *getattr(request, "param", ()))
     with Wire(daemon.address) as blocker:
         blocker.send(endless())
@@ -166,7 +166,7 @@ def test_leaving_with_the_next_request_sent(blocked):
 def test_leaving_at_every_stage(start, instrumented):
     """In the head, before and within the body, in the queue, on the device, before and within the
     answer: what was held comes back, the daemon goes on, no descriptor is left."""
-    daemon = start("--cpu-threads", "1", "--io-threads", "1")
+    daemon = start("--cpu-threads", "1", "--no-cpu-pauses", "--io-threads", "1")
     wait_until_idle(daemon)
     descriptors = daemon.descriptors()
     side = 250 if instrumented else 500
@@ -195,7 +195,7 @@ def test_leaving_at_every_stage(start, instrumented):
 
 def test_deadline_while_it_runs(start):
     """The answer comes at the deadline, and the product ends; the connection goes on."""
-    daemon = start("--cpu-threads", "1", "--drain-timeout", "0")
+    daemon = start("--cpu-threads", "1", "--no-cpu-pauses", "--drain-timeout", "0")
     side = 16384
     shape = f"dtype=bf16&shape={side},512"
     with Wire(daemon.address) as wire:
@@ -236,7 +236,8 @@ def test_deadlines_of_tensors(start, tmp_path):
     """They cannot name one: the daemon's holds."""
     config = tmp_path / "gemmd.json"
     config.write_text('{"timeout": "600s"}')
-    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--drain-timeout", "0", "--config", config)
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--no-cpu-pauses", "--drain-timeout", "0",
+                   "--config", config)
     put = {"params": {"shape": "4"}, "data": bytes(16), "timeout": PATIENCE_S}
     assert daemon.session.put(f"{daemon.url}/tensors/w", **put).status_code == 201
     with Wire(daemon.address) as blocker:
@@ -255,7 +256,7 @@ def test_deadlines_of_tensors(start, tmp_path):
 
 def test_results_after_the_deadline_are_dropped(start):
     """The late one's memory stays until its product has ended, then goes."""
-    daemon = start("--cpu-threads", "1")
+    daemon = start("--cpu-threads", "1", "--no-cpu-pauses")
     with Wire(daemon.address) as wire:
         wire.send(product(500, 500, 500, "&timeout_ms=50"))
         assert_problem(wire.receive(), 504)
@@ -279,7 +280,7 @@ def test_a_drain_does_not_wait_for_a_running_product(blocked):
 
 def test_a_thousand_wait_and_one_reads_slowly(start):
     """Neither holds up the other, nor an upload, nor the daemon's word about itself."""
-    daemon = start("--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
+    daemon = start("--cpu-threads", "1", "--no-cpu-pauses", "--io-threads", "1", "--drain-timeout", "0",
                    "--timeout", "600s", "--header-timeout", "600s", "--min-answer-rate", "0")
     wires = []
     with Wire(daemon.address) as reader, Wire(daemon.address) as blocker:
@@ -389,7 +390,8 @@ def test_operands_that_do_not_travel_count_as_well(where, start, tmp_path, rng):
     tokens = tmp_path / "tokens"
     tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\ncarol:the-token-of-carol\n")
     tokens.chmod(0o600)
-    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--token-file", tokens, "--timeout", "600s", ready=False,
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--no-cpu-pauses", "--token-file", tokens,
+                   "--timeout", "600s", ready=False,
                    listen=("127.0.0.1:0", f"unix:{tmp_path / 's'}"))
     daemon.wait_until_listening(2).wait_until_ready()
     daemon.session.headers["Authorization"] = alice = "Bearer the-token-of-alice"
@@ -441,7 +443,7 @@ def test_operands_that_do_not_travel_count_as_well(where, start, tmp_path, rng):
 def test_retry_after_follows_the_rate(start):
     """Behind a device that takes its time the daemon does not say one second, and not the same to
     all: up to half of its estimate is added at random."""
-    daemon = start("--cpu-threads", "1", "--io-threads", "1", "--queue-requests", "1",
+    daemon = start("--cpu-threads", "1", "--no-cpu-pauses", "--io-threads", "1", "--queue-requests", "1",
                    "--drain-timeout", "0")
 
     def asked():
@@ -467,7 +469,7 @@ def test_retry_after_follows_the_rate(start):
 
 def test_many_leave_while_others_stay(start):
     """A storm of clients of whom every second leaves: the others' answers are right."""
-    daemon = start("--cpu-threads", "1", "--io-threads", "2")
+    daemon = start("--cpu-threads", "1", "--no-cpu-pauses", "--io-threads", "2")
     answers = []
 
     def client(number):

@@ -532,7 +532,8 @@ def test_any_deadline(options, start):
 
 def test_deadline_passes_in_the_queue(start):
     """A request waits behind a long one until its time is up: 504, and it was not computed."""
-    daemon = start("--streams", "1", "--cpu-threads", "1", "--timeout", "600s", "--drain-timeout", "0")
+    daemon = start("--streams", "1", "--cpu-threads", "1", "--no-cpu-pauses", "--timeout", "600s",
+                   "--drain-timeout", "0")
     with Wire(daemon.address) as wire:
         wire.send(endless())
         wait_until(lambda: running(daemon) >= 1, "the long request does not start")

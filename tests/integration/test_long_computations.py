@@ -32,11 +32,11 @@ def attention(positions, width, query="", headers=()):
                    [OCTETS, ("Content-Length", length), *headers], bytes(length))
 
 
-def conv2d(side, taps, filters, query=""):
+def conv2d(side, taps, filters, query="", headers=()):
     length = 2 * (side * side + filters * taps * taps)
     return request("POST", f"/conv2d?channels=1&height={side}&width={side}&filters={filters}"
                    f"&filter_h={taps}&filter_w={taps}&padding=same&dtype=bf16{query}",
-                   [OCTETS, ("Content-Length", length)], bytes(length))
+                   [OCTETS, ("Content-Length", length), *headers], bytes(length))
 
 
 # Each takes minutes, more than PATIENCE_S: on two threads of a CPU, and on a GPU. No product that
@@ -215,13 +215,60 @@ def test_no_limit(start):
     assert exchange(daemon.address, gemm(100, 100, 51)).status == 200
 
 
+SHORT = {
+    "gemm": lambda headers: gemm(64, 64, 64, headers=headers),
+    "gemm in f64": lambda headers: request("POST", "/gemm?m=96&n=96&k=96&dtype=f64",
+                                           [OCTETS, ("Content-Length", 2 * 8 * 96 * 96), *headers],
+                                           np.random.default_rng(2).random((2, 96, 96)).tobytes()),
+    "attention": lambda headers: attention(64, 64, headers=headers),
+    "conv2d": lambda headers: conv2d(16, 3, 4, headers=headers),
+    "softmax": lambda headers: request("POST", "/softmax?shape=8,100", [OCTETS, ("Content-Length", 3200), *headers],
+                                       bytes(3200)),
+    "reduce": lambda headers: request("POST", "/reduce?shape=8,100&op=sum",
+                                      [OCTETS, ("Content-Length", 3200), *headers], bytes(3200)),
+    "stored": lambda headers: gemm(64, 64, 64, "&store=c", headers),
+    "on a resident matrix": lambda headers: request(
+        "POST", "/gemm?m=1&n=64&k=64&dtype=bf16&b=b&verify=freivalds", [OCTETS, ("Content-Length", 128), *headers],
+        bytes(128)),
+}
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("name", ["attention", "gemm_naive", "gemm_tiled", "conv2d", "blas"])
+def test_short_requests_pass_a_long_one(start, tmp_path, name, threads):
+    """Of other tenants, while the long computation goes on, with the bytes that each has on an idle device."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("heavy:the-token-of-heavy\nlight:the-token-of-light\n")
+    daemon = start("--backend", "cpu", "--token-file", tokens, "--cpu-threads", threads, "--timeout", "600s",
+                   "--max-timeout", "600s", "--drain-timeout", "0")
+    light = [("Authorization", "Bearer the-token-of-light")]
+    daemon.session.headers["Authorization"] = "Bearer the-token-of-light"
+    matrix = request("PUT", "/tensors/b?dtype=bf16&shape=64,64", [OCTETS, ("Content-Length", 8192), *light],
+                     np.random.default_rng(1).bytes(8192))
+    assert exchange(daemon.address, matrix).status == 201
+    alone = {what: exchange(daemon.address, make(light)).body for what, make in SHORT.items()}
+    data = gemm(16384, 16384, 4096, "&kernel=openblas") if name == "blas" else LONG["cpu"][name]("")
+    data = data.replace(b"\r\n\r\n", b"\r\nAuthorization: Bearer the-token-of-heavy\r\n\r\n", 1)
+    with Wire(daemon.address) as wire:
+        wire.send(data)
+        wait_for(daemon, requests_running=1)
+        for what, make in SHORT.items():
+            answer = exchange(daemon.address, make(light))
+            assert answer.status in (200, 201), (what, answer.body)
+            assert what == "stored" or answer.body == alone[what], what
+        assert not select.select([wire.socket], [], [], 0)[0], "the long computation has ended"
+        assert metrics(daemon)["gemmd_requests_running"] == 1
+    wait_until_idle(daemon)
+
+
 def test_many_operations_take_a_tenant_no_more_than_its_share(start, tmp_path):
     """One tenant sends attentions, another products with as many bytes and far fewer
     operations. The products, which cost less together than one attention, do not wait for more
     than two attentions."""
     tokens = tmp_path / "tokens"
     tokens.write_text("heavy:the-token-of-heavy\nlight:the-token-of-light\nblocker:blocker-token\n")
-    daemon = start("--backend", "cpu", "--token-file", tokens, "--cpu-threads", "1", "--io-threads", "1",
+    daemon = start("--backend", "cpu", "--token-file", tokens, "--cpu-threads", "1", "--no-cpu-pauses",
+                   "--io-threads", "1",
                    "--timeout", "600s")
     daemon.session.headers["Authorization"] = "Bearer blocker-token"
 

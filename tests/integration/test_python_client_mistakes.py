@@ -209,7 +209,7 @@ def test_a_daemon_with_a_short_max_timeout(start, transport):
 
 
 def test_a_job_may_take_longer_than_the_daemon_waits(start):
-    daemon = start("--max-wait", "100ms", "--cpu-threads", "1")
+    daemon = start("--max-wait", "100ms", "--cpu-threads", "1", "--no-cpu-pauses")
     big = np.random.default_rng(1).random((900, 900))
     with Client(daemon.url, transport="http") as patient:
         job = patient.gemm_job(big, big, kernel="naive")

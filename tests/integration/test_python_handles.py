@@ -245,7 +245,7 @@ def test_jobs_are_futures(client, rng):
 
 
 def test_waiting_for_jobs_that_take_long_or_are_cancelled(start, transport):
-    daemon = start("--max-wait", "100ms", "--cpu-threads", "1")
+    daemon = start("--max-wait", "100ms", "--cpu-threads", "1", "--no-cpu-pauses")
     big = np.random.default_rng(1).random((600, 600))
     with Client(daemon.url, transport=transport) as patient:
         job = patient.gemm_job(big, big, kernel="naive")

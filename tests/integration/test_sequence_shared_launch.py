@@ -16,7 +16,7 @@ LENGTHS = (0, 1, 63, 64, 65, 130, 200, 300)
 
 @pytest.fixture
 def daemon(start):
-    daemon = start("--backend", "cpu", "--cpu-threads", "2", "--io-threads", "2")
+    daemon = start("--backend", "cpu", "--cpu-threads", "2", "--no-cpu-pauses", "--io-threads", "2")
     yield daemon
     wait_until_idle(daemon)
 

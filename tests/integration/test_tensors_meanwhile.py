@@ -85,7 +85,8 @@ def halfway(start, request, instrumented):
     """A daemon whose device has copied the first part of an answer, and computes until its deadline before the rest.
     The client, `daemon.reader`, has the answer's head. The parameter is the time-out of all in seconds: equal ones
     keep the works in their order."""
-    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--no-cpu-pauses", "--io-threads", "1",
+                   "--drain-timeout", "0",
                    "--min-answer-rate", "4M", "--timeout", f"{request.param}s")
     put(daemon, LARGE)
     with Wire(daemon.address) as before, Wire(daemon.address) as reader, Wire(daemon.address) as blocker:
@@ -182,7 +183,8 @@ def test_a_client_that_does_not_read_holds_nobody_up(start):
 def test_the_device_is_lost_in_the_middle(losing, tmp_path, instrumented):
     """The answer ends with the connection, and the daemon replaces itself as ever."""
     fault = tmp_path / "lose"
-    daemon = Daemon(losing, "--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1", "--timeout", "600s",
+    daemon = Daemon(losing, "--backend", "cpu", "--cpu-threads", "1", "--no-cpu-pauses", "--io-threads", "1",
+                    "--timeout", "600s",
                     environment={"LOSE_DEVICE": str(fault)})
     try:
         daemon.wait_until_listening().wait_until_ready()

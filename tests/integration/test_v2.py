@@ -432,7 +432,7 @@ def test_every_call_wants_the_token(start, tmp_path):
 
 def test_timeout_and_priority(start):
     """A request that waits for longer than its microseconds ends with 504; priority 1 is first."""
-    daemon = start("--backend", "cpu", "--cpu-threads", "1")
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--no-cpu-pauses")
     with Wire(daemon.address) as holder:
         holder.send(endless())
         wait_for(daemon, requests_running=1)

@@ -198,7 +198,8 @@ def test_more_json_than_the_limit(start):
 @pytest.mark.parametrize("how", ["close", "reset", "half"])
 def test_leaving_the_queue_and_the_device(how, start):
     """What waits goes at once, what runs is counted as left; both give back what they had."""
-    daemon = start("--cpu-threads", "1", "--drain-timeout", "0", "--timeout", "600s", "--header-timeout", "600s")
+    daemon = start("--cpu-threads", "1", "--no-cpu-pauses", "--drain-timeout", "0", "--timeout", "600s",
+                   "--header-timeout", "600s")
     shapes = {"A": (16384, 512), "B": (512, 16384)}  # takes minutes
     text = json.dumps({"parameters": {"kernel": "naive", "binary_data_output": True}, "inputs": [
         binary(name, 2 << 23, shape, "BF16") for name, shape in shapes.items()]}).encode()

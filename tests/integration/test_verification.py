@@ -148,7 +148,8 @@ def test_a_computed_product_is_already_verified(start):
 @contextlib.contextmanager
 def rows_that_wait(start, *arguments):
     """The clients of 40 rows on a resident B that are to be verified, behind a computation without an end."""
-    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1", "--timeout", "600s", *arguments)
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--no-cpu-pauses", "--io-threads", "1",
+                   "--timeout", "600s", *arguments)
     assert Tensors(daemon.url).put("b", np.ones((64, 64), "f4")).status_code == 201
     with contextlib.ExitStack() as stack:
         blocker = stack.enter_context(Wire(daemon.address))

@@ -187,8 +187,13 @@ static void simulated_submit(struct device *base, uint32_t slot, struct work *wo
     uint64_t until_ns = device->end_ns[slot];
     if (device->stalled_until_ns > until_ns)
         until_ns = device->stalled_until_ns;
-    while (now_ns() < until_ns && !work_is_useless(works, now_ns()))
-        sleep_ns(until_ns - now_ns() < 100000 ? until_ns - now_ns() : 100000);
+    struct device_pauses pauses = {.resumed_ns = now_ns()};
+    while (now_ns() < until_ns + pauses.paused_ns && !work_is_useless(works, now_ns())) {
+        const uint64_t left_ns = until_ns + pauses.paused_ns - now_ns();
+        sleep_ns(left_ns < 100000 ? left_ns : 100000);
+        if (!device_slot_is_between(base, slot))
+            device_pause(base, works, &pauses, now_ns());
+    }
     device->end_ns[slot] = 0;
     device->stalled_until_ns = 0;
 }

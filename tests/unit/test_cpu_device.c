@@ -15,8 +15,10 @@ static float operands[WIDEST], results[WORKS][WIDEST];
 
 static void setup(void)
 {
-    const struct device_options options = {
-        .backend = GEMM_BACKEND_CPU, .cpu_threads = 2, .memory_bytes = 64 << 20};
+    const struct device_options options = {.backend = GEMM_BACKEND_CPU,
+                                           .cpu_threads = 2,
+                                           .cpu_pauses = true,
+                                           .memory_bytes = 64 << 20};
     struct fault fault = {0};
     ck_assert_msg(device_open(&options, &device, &fault) == GEMMD_OK, "%s", fault.detail);
     device_enter(device);
@@ -132,6 +134,68 @@ START_TEST(the_naive_kernel_takes_one_at_a_time)
 }
 END_TEST
 
+/* What the pauses of a long launch do. */
+static struct {
+    uint32_t count;
+    uint64_t ran_ns;
+} pauses;
+
+static void run_between(void *argument, uint64_t ran_ns)
+{
+    pauses.count++;
+    pauses.ran_ns += ran_ns;
+    ck_assert_ptr_eq(argument, works);
+    ck_assert_ptr_null(device_poll(device)); /* the launch that pauses has not ended */
+    ck_assert_uint_eq(device_in_flight(device), 1);
+    if (pauses.count > 1)
+        return;
+    device_submit_between(device, works);
+    ck_assert_uint_eq(device_in_flight(device), 1 + WORKS);
+    ck_assert_ptr_eq(device_poll(device), works);
+    ck_assert_ptr_null(device_poll(device));
+}
+
+/* With the bytes that each has alone, and in a time that does not count for the long launch. */
+START_TEST(short_launches_run_in_the_pauses_of_a_long_one)
+{
+    static float alone[WORKS][WIDEST];
+    enum { LENGTH = 6000 };
+    float *rows = calloc(LENGTH, D * sizeof *rows), *o = calloc(LENGTH, D * sizeof *o);
+    ck_assert(rows != NULL && o != NULL);
+    make("auto");
+    device_submit(device, works);
+    ck_assert_ptr_eq(device_poll(device), works);
+    memcpy(alone, results, sizeof results);
+    memset(results, 0xff, sizeof results);
+
+    struct work long_one = {.task = works[0].task};
+    struct attention_problem *p = &long_one.task.problem.attention;
+    p->heads = p->kv_heads = 1;
+    p->sq = p->skv = LENGTH;
+    p->q = p->k = p->v = rows;
+    p->o = o;
+    p->q_strides = p->o_strides = p->k_strides = p->v_strides =
+        attention_strides(ATTENTION_BHSD, 1, LENGTH, D);
+    ck_assert(device_plan(device, &long_one));
+    device_on_pause(device, run_between, works);
+    device_submit(device, &long_one);
+    ck_assert_ptr_eq(device_poll(device), &long_one);
+    device_on_pause(device, NULL, NULL);
+    ck_assert_int_eq(long_one.status, GEMMD_OK);
+    ck_assert_uint_gt(pauses.count, 0);
+    ck_assert_uint_le(pauses.ran_ns, long_one.kernel_ns);
+    ck_assert_uint_lt(works[0].started_ns, long_one.done_ns);
+    for (int i = 0; i < WORKS; i++) {
+        ck_assert_int_eq(works[i].status, GEMMD_OK);
+        ck_assert_uint_eq(works[i].launch_works, WORKS);
+        const struct attention_problem *of = &works[i].task.problem.attention;
+        ck_assert_mem_eq(results[i], alone[i], of->heads * of->sq * D * sizeof(float));
+    }
+    free(rows);
+    free(o);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cpu_device");
@@ -139,6 +203,7 @@ int main(void)
     tcase_set_timeout(tests, 240);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, a_launch_list_is_one_group);
+    tcase_add_test(tests, short_launches_run_in_the_pauses_of_a_long_one);
     tcase_add_test(tests, a_group_that_fails_fails_all_in_it);
     tcase_add_test(tests, the_naive_kernel_takes_one_at_a_time);
     suite_add_tcase(suite, tests);

@@ -246,7 +246,7 @@ END_TEST
 START_TEST(the_workspace_is_part_of_the_memory)
 {
     ck_assert_uint_eq(device_stack_memory(device), 1 << 20);
-    ck_assert_uint_eq(arena_capacity_bytes(device_arena(device)), 31 << 20);
+    ck_assert_uint_eq(arena_capacity_bytes(device_arena(device)), 30 << 20);
     ck_assert_uint_eq(arena_used_bytes(device_arena(device)), 0);
     ck_assert_uint_eq(device_stack_bytes(UINT64_C(1) << 30, 0), 0);
     ck_assert_uint_eq(device_stack_bytes(UINT64_C(1) << 30, 1), 32 << 20);

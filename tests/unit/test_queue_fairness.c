@@ -264,6 +264,36 @@ START_TEST(priorities_and_deadlines_order_within_a_tenant)
 }
 END_TEST
 
+static void ignore(struct work *work)
+{
+    (void)work;
+}
+
+/* The next work of each tenant counts, so that a tenant's long work holds up its own short ones. */
+START_TEST(short_works_of_all_tenants_are_found)
+{
+    enum { SHORT = 1000, LONG = 10 << 20 };
+    static const uint64_t bytes[TENANTS][3] = {
+        {LONG, SHORT, SHORT}, {SHORT, LONG, SHORT}, {SHORT, SHORT, LONG}};
+    const struct queue_room room = {.exclusive = 1, .cost_max = 1 << 20};
+    struct rivals *rivals = rivals_create();
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint32_t tenant = 0; tenant < TENANTS; tenant++)
+            push_of(rivals, tenant, &rivals->works[tenant][i], bytes[tenant][i], 0);
+    rivals->works[0][3] =
+        (struct work){.priority = 4, .bytes = SHORT, .deadline_ns = 1, .done = ignore};
+    queue_push(rivals->queue, &rivals->works[0][3]); /* whose deadline has passed */
+    ck_assert_ptr_eq(queue_pop(rivals->queue, room, 0), &rivals->works[1][0]);
+    ck_assert_ptr_eq(queue_pop(rivals->queue, room, 0), &rivals->works[2][0]);
+    ck_assert_ptr_eq(queue_pop(rivals->queue, room, 0), &rivals->works[2][1]);
+    ck_assert_ptr_null(queue_pop(rivals->queue, room, 0));
+    ck_assert_int_eq(rivals->works[0][3].status, GEMMD_ERR_DEADLINE);
+    ck_assert_ptr_eq(pop_any(rivals), &rivals->works[0][0]);
+    ck_assert_ptr_eq(queue_pop(rivals->queue, room, 0), &rivals->works[0][1]);
+    rivals_destroy(rivals);
+}
+END_TEST
+
 /* A tenant that has sent works of one priority has no second share at another priority. */
 START_TEST(more_priorities_are_no_larger_share)
 {
@@ -345,6 +375,7 @@ int main(void)
 {
     Suite *suite = suite_create("queue_fairness");
     TCase *tests = tcase_create("queue_fairness");
+    tcase_add_test(tests, short_works_of_all_tenants_are_found);
     tcase_add_test(tests, tenants_share_by_bytes);
     tcase_add_test(tests, what_is_outside_counts_as_well);
     tcase_add_test(tests, checks_count_as_well);

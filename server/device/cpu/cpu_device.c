@@ -1,5 +1,8 @@
-/* The CPU of the host as a device. It has one slot, and computes inside device_submit. */
+/* The CPU of the host as a device. It has one slot, and computes inside device_submit. A long
+ * launch pauses between two parts, and the thread that submits then computes short launches by
+ * itself, while the other threads go on with parts of the long one. */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +15,21 @@
 #include "server/device/device_stack.h"
 #include "server/device/memory/memory_limit.h"
 
+/* What a launch list is computed with. */
+struct cpu_lane {
+    struct gemm_context *context;
+    unsigned char *stack_memory;            /* the workspace of stacks, in `memory` of the device */
+    double residuals[OPERATION_STACK_ROWS]; /* of the rows of a stack that was checked */
+};
+
 struct cpu_device {
     struct device base;
-    struct gemm_context *context;
-    unsigned char *memory; /* the arena's span, for workspaces; then the workspace of stacks */
-    uint64_t memory_bytes, arena_bytes;
-    void *tensors;                          /* tensor memory */
-    double residuals[OPERATION_STACK_ROWS]; /* of the rows of a stack that was checked */
+    /* Of launches with all threads, and of those in the pauses of a launch, in one thread. */
+    struct cpu_lane all, between;
+    bool pauses;
+    unsigned char *memory; /* the arena's span, for workspaces; then those of stacks */
+    uint64_t memory_bytes;
+    void *tensors; /* tensor memory */
 };
 
 void *device_cpu_host_alloc(uint64_t bytes, struct fault *fault)
@@ -45,7 +56,8 @@ static bool cpu_task_bytes(const struct device *device, const struct task *task,
     return task->kernel->workspace_bytes(&task->problem, out);
 }
 
-static enum gemmd_error run_group(const struct cpu_device *cpu, const struct work *works)
+static enum gemmd_error run_group(const struct cpu_device *cpu, const struct cpu_lane *lane,
+                                  const struct work *works)
 {
     _Static_assert((int)DEVICE_LAUNCH_WORKS_MAX <= (int)OPERATION_GROUP_MAX,
                    "a launch list fits in a group");
@@ -54,27 +66,28 @@ static enum gemmd_error run_group(const struct cpu_device *cpu, const struct wor
     for (const struct work *work = works; work != NULL; work = work->next)
         members[count++] = (struct operation_member){
             &work->task.problem, work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL};
-    return works->task.kernel->run_group(cpu->context, members, count);
+    return works->task.kernel->run_group(lane->context, members, count);
 }
 
-static enum gemmd_error run_stack(struct cpu_device *cpu, struct work *works)
+static enum gemmd_error run_stack(struct cpu_lane *lane, struct work *works)
 {
     const enum gemmd_error code =
-        device_stack_run(cpu->context, works, cpu->residuals, cpu->memory + cpu->arena_bytes);
+        device_stack_run(lane->context, works, lane->residuals, lane->stack_memory);
     if (code == GEMMD_OK)
-        device_stack_judge(works, cpu->residuals);
+        device_stack_judge(works, lane->residuals);
     return code;
 }
 
-static enum gemmd_error run_alone(const struct cpu_device *cpu, struct work *work)
+static enum gemmd_error run_alone(const struct cpu_device *cpu, const struct cpu_lane *lane,
+                                  struct work *work)
 {
     const struct task *task = &work->task;
     unsigned char *memory = work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL;
-    enum gemmd_error code = operation_run(task->kernel, cpu->context, &task->problem, memory);
+    enum gemmd_error code = operation_run(task->kernel, lane->context, &task->problem, memory);
     if (code != GEMMD_OK || work->verify == WORK_UNVERIFIED)
         return code;
     unsigned char *check = cpu->memory + work->device_offset + work->check_offset;
-    code = task->operation->check(cpu->context, &task->problem, work->verify_seed, check);
+    code = task->operation->check(lane->context, &task->problem, work->verify_seed, check);
     memcpy(&work->residual, check, sizeof work->residual);
     return code;
 }
@@ -83,30 +96,40 @@ static enum gemmd_error run_alone(const struct cpu_device *cpu, struct work *wor
 struct cpu_launch {
     struct device *device;
     const struct work *works;
+    bool may_pause;
+    pthread_t submitter;
+    struct device_pauses pauses; /* of the submitter alone */
 };
 
 /* Whether nobody waits for the result of any work of a launch. The threads that compute call this
- * function between two parts. */
+ * function between two parts; the thread that submits pauses here. */
 static bool cpu_launch_stops(void *argument)
 {
-    const struct cpu_launch *launch = argument;
+    struct cpu_launch *launch = argument;
     const uint64_t now_ns = clock_now_ns();
     device_note_progress(launch->device);
     for (const struct work *work = launch->works; work != NULL; work = work->next)
-        if (!work_is_useless(work, now_ns))
+        if (!work_is_useless(work, now_ns)) {
+            if (launch->may_pause && pthread_equal(pthread_self(), launch->submitter))
+                device_pause(launch->device, launch->works, &launch->pauses, now_ns);
             return false;
+        }
     return true;
 }
 
-static void cpu_compute(struct cpu_device *cpu, struct work *works)
+static void cpu_compute(struct cpu_device *cpu, struct cpu_lane *lane, struct work *works)
 {
-    struct cpu_launch launch = {&cpu->base, works};
-    cpu_watch_begin(cpu->context, cpu_launch_stops, &launch);
-    const enum gemmd_error code = works->join_key == 0     ? run_alone(cpu, works)
-                                  : work_is_stacked(works) ? run_stack(cpu, works)
-                                                           : run_group(cpu, works);
-    const bool stopped = cpu_watch_end(cpu->context);
-    const uint64_t kernel_ns = clock_now_ns() - works->started_ns;
+    struct cpu_launch launch = {.device = &cpu->base,
+                                .works = works,
+                                .may_pause = cpu->pauses && lane == &cpu->all,
+                                .submitter = pthread_self(),
+                                .pauses.resumed_ns = works->started_ns};
+    cpu_watch_begin(lane->context, cpu_launch_stops, &launch);
+    const enum gemmd_error code = works->join_key == 0     ? run_alone(cpu, lane, works)
+                                  : work_is_stacked(works) ? run_stack(lane, works)
+                                                           : run_group(cpu, lane, works);
+    const bool stopped = cpu_watch_end(lane->context);
+    const uint64_t kernel_ns = clock_now_ns() - works->started_ns - launch.pauses.paused_ns;
     for (struct work *work = works; work != NULL; work = work->next) {
         work->kernel_ns = kernel_ns;
         work->status = code;
@@ -128,14 +151,15 @@ static void copy_rows(const struct work_copy *copy)
 
 static void cpu_submit(struct device *device, uint32_t slot, struct work *works)
 {
-    (void)slot;
+    struct cpu_device *cpu = (struct cpu_device *)device;
+    const bool is_between = device_slot_is_between(device, slot);
     for (uint32_t i = 0; i < works->first_copy_count; i++)
         copy_rows(&works->first_copies[i]);
     for (const struct work *work = works; work != NULL; work = work->next)
         for (uint32_t i = 0; i < work->sequence_copy_count; i++)
             copy_rows(&work->sequence_copies[i]);
     if (!work_is_copy(works))
-        cpu_compute((struct cpu_device *)device, works);
+        cpu_compute(cpu, is_between ? &cpu->between : &cpu->all, works);
     for (struct work *work = works; work != NULL; work = work->next)
         for (uint32_t i = 0; i < work->copy_count && work->status == GEMMD_OK; i++)
             copy_rows(&work->copies[i]);
@@ -154,8 +178,10 @@ static bool cpu_poll(struct device *device, uint32_t slot, struct work *work)
 static void cpu_close(struct device *device)
 {
     struct cpu_device *cpu = (struct cpu_device *)device;
-    if (cpu->context != NULL)
-        gemm_context_destroy(cpu->context);
+    if (cpu->between.context != NULL)
+        gemm_context_destroy(cpu->between.context);
+    if (cpu->all.context != NULL)
+        gemm_context_destroy(cpu->all.context);
     arena_destroy(cpu->base.arena);
     if (cpu->memory != NULL)
         device_cpu_host_free(cpu->memory, cpu->memory_bytes);
@@ -222,6 +248,7 @@ enum gemmd_error device_cpu_open(const struct device_options *options, struct de
     device_init(&cpu->base, &cpu_ops, 1);
     cpu_describe(&cpu->base.info);
     cpu->base.info.index = options->index;
+    cpu->pauses = options->cpu_pauses;
 
     cpu->memory_bytes =
         options->memory_bytes != 0 ? options->memory_bytes : cpu->base.info.memory_total_bytes / 4;
@@ -229,12 +256,13 @@ enum gemmd_error device_cpu_open(const struct device_options *options, struct de
     if (cpu->memory == NULL)
         goto failed;
     cpu->base.stack_bytes = device_stack_bytes(cpu->memory_bytes, options->tensor_bytes);
-    cpu->arena_bytes = (cpu->memory_bytes - cpu->base.stack_bytes) / DEVICE_LAYOUT_ALIGNMENT *
-                       DEVICE_LAYOUT_ALIGNMENT;
-    cpu->base.arena = arena_create(cpu->arena_bytes);
+    const uint64_t arena_bytes = (cpu->memory_bytes - 2 * cpu->base.stack_bytes) /
+                                 DEVICE_LAYOUT_ALIGNMENT * DEVICE_LAYOUT_ALIGNMENT;
+    cpu->all.stack_memory = cpu->memory + arena_bytes;
+    cpu->between.stack_memory = cpu->all.stack_memory + cpu->base.stack_bytes;
+    cpu->base.arena = arena_create(arena_bytes);
     if (cpu->base.arena == NULL) {
-        fault_set(fault, code, NULL, "no memory for the records of %" PRIu64 " bytes",
-                  cpu->arena_bytes);
+        fault_set(fault, code, NULL, "no memory for the records of %" PRIu64 " bytes", arena_bytes);
         goto failed;
     }
     if (options->tensor_bytes > 0) {
@@ -243,7 +271,10 @@ enum gemmd_error device_cpu_open(const struct device_options *options, struct de
             goto failed;
         cpu->base.tensors = (struct device_span){cpu->tensors, options->tensor_bytes};
     }
-    code = gemm_context_create(GEMM_BACKEND_CPU, NULL, options->cpu_threads, &cpu->context, fault);
+    code =
+        gemm_context_create(GEMM_BACKEND_CPU, NULL, options->cpu_threads, &cpu->all.context, fault);
+    if (code == GEMMD_OK)
+        code = cpu_context_beside(&cpu->between.context, fault);
     if (code != GEMMD_OK)
         goto failed;
     *device = &cpu->base;
