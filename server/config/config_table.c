@@ -203,9 +203,10 @@ const struct config_option config_options[] = {
     {SETTING("cpu-pauses", CONFIG_KIND_SWITCH, CONFIG_GROUP_COMPUTING), FIELD(cpu_pauses),
      .standard = "true",
      .help =
-         "Let a long computation of the CPU backend pause every few milliseconds, so that short "
-         "requests that wait are computed before the long one ends. The long one then takes at "
-         "most about twice as long. When off, the CPU computes one launch after another."},
+         "Let a long computation of the CPU backend, or the copy of a large tensor, pause every "
+         "few milliseconds, so that short requests that wait are computed before the long one "
+         "ends. The long one then takes at most about twice as long. When off, the CPU computes "
+         "one launch after another."},
     {SETTING("pinned-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(pinned_bytes),
      .min = MIB, .max = BYTES_MAX, .standard = "2G", .placeholder = "SIZE",
      .help =

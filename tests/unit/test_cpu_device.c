@@ -196,6 +196,46 @@ START_TEST(short_launches_run_in_the_pauses_of_a_long_one)
 }
 END_TEST
 
+static void stop_the_copy(void *argument, uint64_t ran_ns)
+{
+    struct work *copy = argument;
+    (void)ran_ns;
+    pauses.count++;
+    atomic_store(&copy->stop, true);
+}
+
+START_TEST(a_long_copy_pauses_and_stops)
+{
+    enum { BYTES = 128 << 20 };
+    char *from = calloc(1, BYTES), *to = calloc(1, BYTES);
+    ck_assert(from != NULL && to != NULL);
+    memset(from, 0x55, BYTES);
+    struct work copy = {.copies[0] = {.from = from,
+                                      .to = to,
+                                      .rows = 1,
+                                      .row_bytes = BYTES,
+                                      .from_pitch = BYTES,
+                                      .to_pitch = BYTES},
+                        .copy_count = 1};
+    device_on_pause(device, stop_the_copy, &copy);
+    device_submit(device, &copy);
+    ck_assert_ptr_eq(device_poll(device), &copy);
+    ck_assert_int_eq(copy.status, GEMMD_ERR_CANCELLED);
+    ck_assert_uint_eq(pauses.count, 1);
+    ck_assert_int_eq(to[0], 0x55);
+    ck_assert_int_eq(to[BYTES - 1], 0);
+
+    device_on_pause(device, NULL, NULL);
+    atomic_store(&copy.stop, false);
+    device_submit(device, &copy);
+    ck_assert_ptr_eq(device_poll(device), &copy);
+    ck_assert_int_eq(copy.status, GEMMD_OK);
+    ck_assert_mem_eq(to, from, BYTES);
+    free(from);
+    free(to);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cpu_device");
@@ -204,6 +244,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, a_launch_list_is_one_group);
     tcase_add_test(tests, short_launches_run_in_the_pauses_of_a_long_one);
+    tcase_add_test(tests, a_long_copy_pauses_and_stops);
     tcase_add_test(tests, a_group_that_fails_fails_all_in_it);
     tcase_add_test(tests, the_naive_kernel_takes_one_at_a_time);
     suite_add_tcase(suite, tests);

@@ -92,13 +92,15 @@ static enum gemmd_error run_alone(const struct cpu_device *cpu, const struct cpu
     return code;
 }
 
-/* The argument of cpu_launch_stops. */
+/* A launch list that is copied and computed. */
 struct cpu_launch {
-    struct device *device;
-    const struct work *works;
-    bool may_pause;
+    struct cpu_device *cpu;
+    struct cpu_lane *lane;
+    struct work *works;
     pthread_t submitter;
-    struct device_pauses pauses; /* of the submitter alone */
+    /* Of the submitter alone: */
+    struct device_pauses pauses;
+    uint64_t copied; /* bytes since the last call of cpu_launch_stops */
 };
 
 /* Whether nobody waits for the result of any work of a launch. The threads that compute call this
@@ -106,65 +108,109 @@ struct cpu_launch {
 static bool cpu_launch_stops(void *argument)
 {
     struct cpu_launch *launch = argument;
+    struct cpu_device *cpu = launch->cpu;
     const uint64_t now_ns = clock_now_ns();
-    device_note_progress(launch->device);
+    const bool may_pause = cpu->pauses && launch->lane == &cpu->all;
+    device_note_progress(&cpu->base);
     for (const struct work *work = launch->works; work != NULL; work = work->next)
         if (!work_is_useless(work, now_ns)) {
-            if (launch->may_pause && pthread_equal(pthread_self(), launch->submitter))
-                device_pause(launch->device, launch->works, &launch->pauses, now_ns);
+            if (may_pause && pthread_equal(pthread_self(), launch->submitter))
+                device_pause(&cpu->base, launch->works, &launch->pauses, now_ns);
             return false;
         }
     return true;
 }
 
-static void cpu_compute(struct cpu_device *cpu, struct cpu_lane *lane, struct work *works)
+/* How long the launch has taken so far, without its pauses. */
+static uint64_t launch_ns(const struct cpu_launch *launch)
 {
-    struct cpu_launch launch = {.device = &cpu->base,
-                                .works = works,
-                                .may_pause = cpu->pauses && lane == &cpu->all,
-                                .submitter = pthread_self(),
-                                .pauses.resumed_ns = works->started_ns};
-    cpu_watch_begin(lane->context, cpu_launch_stops, &launch);
-    const enum gemmd_error code = works->join_key == 0     ? run_alone(cpu, lane, works)
+    return clock_now_ns() - launch->works->started_ns - launch->pauses.paused_ns;
+}
+
+/* A memory that is written for the first time takes some milliseconds for each piece. */
+enum { COPY_PIECE = 1 << 20 };
+
+/* Copies rows piece by piece. False: the launch stops. */
+static bool copy_rows(struct cpu_launch *launch, const struct work_copy *copy)
+{
+    for (uint64_t row = 0; row < copy->rows; row++) {
+        const char *from = (const char *)copy->from + row * copy->from_pitch;
+        char *to = (char *)copy->to + row * copy->to_pitch;
+        for (uint64_t at = 0; at < copy->row_bytes; at += COPY_PIECE) {
+            const uint64_t left = copy->row_bytes - at;
+            const uint64_t bytes = left < COPY_PIECE ? left : COPY_PIECE;
+            memcpy(to + at, from + at, bytes);
+            launch->copied += bytes;
+            if (launch->copied < COPY_PIECE)
+                continue;
+            launch->copied = 0;
+            if (cpu_launch_stops(launch))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The copies before the computation. False: the launch stops. */
+static bool copy_in(struct cpu_launch *launch)
+{
+    const struct work *first = launch->works;
+    for (uint32_t i = 0; i < first->first_copy_count; i++)
+        if (!copy_rows(launch, &first->first_copies[i]))
+            return false;
+    for (const struct work *work = first; work != NULL; work = work->next)
+        for (uint32_t i = 0; i < work->sequence_copy_count; i++)
+            if (!copy_rows(launch, &work->sequence_copies[i]))
+                return false;
+    return true;
+}
+
+/* Computes the results. False: the launch stops. */
+static bool cpu_compute(struct cpu_launch *launch)
+{
+    struct cpu_lane *lane = launch->lane;
+    struct work *works = launch->works;
+    cpu_watch_begin(lane->context, cpu_launch_stops, launch);
+    const enum gemmd_error code = works->join_key == 0     ? run_alone(launch->cpu, lane, works)
                                   : work_is_stacked(works) ? run_stack(lane, works)
-                                                           : run_group(cpu, lane, works);
+                                                           : run_group(launch->cpu, lane, works);
     const bool stopped = cpu_watch_end(lane->context);
-    const uint64_t kernel_ns = clock_now_ns() - works->started_ns - launch.pauses.paused_ns;
+    const uint64_t kernel_ns = launch_ns(launch);
     for (struct work *work = works; work != NULL; work = work->next) {
         work->kernel_ns = kernel_ns;
         work->status = code;
-        if (code == GEMMD_OK && stopped)
-            work_set_stopped(work);
-        else if (code != GEMMD_OK)
+        if (code != GEMMD_OK)
             fault_set(&work->fault, code, NULL, "the kernel %s failed on the CPU",
                       work_kernel_name(work));
     }
+    return code != GEMMD_OK || !stopped;
 }
 
-static void copy_rows(const struct work_copy *copy)
+/* The copies after the computation, or of a work that computes nothing. False: the launch stops. */
+static bool copy_out(struct cpu_launch *launch)
 {
-    const char *from = copy->from;
-    char *to = copy->to;
-    for (uint64_t row = 0; row < copy->rows; row++)
-        memcpy(to + row * copy->to_pitch, from + row * copy->from_pitch, copy->row_bytes);
+    for (struct work *work = launch->works; work != NULL; work = work->next)
+        for (uint32_t i = 0; i < work->copy_count && work->status == GEMMD_OK; i++)
+            if (!copy_rows(launch, &work->copies[i]))
+                return false;
+    return true;
 }
 
 static void cpu_submit(struct device *device, uint32_t slot, struct work *works)
 {
     struct cpu_device *cpu = (struct cpu_device *)device;
-    const bool is_between = device_slot_is_between(device, slot);
-    for (uint32_t i = 0; i < works->first_copy_count; i++)
-        copy_rows(&works->first_copies[i]);
-    for (const struct work *work = works; work != NULL; work = work->next)
-        for (uint32_t i = 0; i < work->sequence_copy_count; i++)
-            copy_rows(&work->sequence_copies[i]);
-    if (!work_is_copy(works))
-        cpu_compute(cpu, is_between ? &cpu->between : &cpu->all, works);
-    for (struct work *work = works; work != NULL; work = work->next)
-        for (uint32_t i = 0; i < work->copy_count && work->status == GEMMD_OK; i++)
-            copy_rows(&work->copies[i]);
+    struct cpu_launch launch = {.cpu = cpu,
+                                .lane = device_slot_is_between(device, slot) ? &cpu->between
+                                                                             : &cpu->all,
+                                .works = works,
+                                .submitter = pthread_self(),
+                                .pauses.resumed_ns = works->started_ns};
+    const bool is_complete =
+        copy_in(&launch) && (work_is_copy(works) || cpu_compute(&launch)) && copy_out(&launch);
     if (work_is_copy(works))
-        works->d2h_ns = clock_now_ns() - works->started_ns;
+        works->d2h_ns = launch_ns(&launch);
+    for (struct work *work = works; work != NULL && !is_complete; work = work->next)
+        work_set_stopped(work);
 }
 
 static bool cpu_poll(struct device *device, uint32_t slot, struct work *work)
