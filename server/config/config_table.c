@@ -180,8 +180,9 @@ const struct config_option config_options[] = {
     {SETTING("streams", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(streams), .min = 1,
      .max = 64, .standard = "8", .placeholder = "N",
      .help = "Requests that a GPU computes at the same time, each on a CUDA stream of its own. "
-             "Requests that share a launch run on two further streams. The CPU backend ignores "
-             "this option (see --cpu-pauses)."},
+             "Requests that share a launch run on two further streams. With --token-file, one of "
+             "four or more streams is kept for requests that cost at most 256 MiB, as a product of "
+             "2048 x 2048 x 2048 does. The CPU backend ignores this option (see --cpu-pauses)."},
     {SETTING("max-batch", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(max_batch), .min = 1,
      .max = 1024, .standard = "64", .placeholder = "N",
      .help = "Requests that may share one launch on the device: small products, attentions, "

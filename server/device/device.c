@@ -99,10 +99,25 @@ void device_note_progress(struct device *device)
     atomic_fetch_add_explicit(&device->progress, 1, memory_order_relaxed);
 }
 
+static uint32_t count_streams(const struct device *device)
+{
+    return device->slots - device->shared_slots;
+}
+
+static uint32_t count_free_streams(const struct device *device)
+{
+    const uint32_t probes = device->running[device->slots] != NULL;
+    return count_streams(device) - (device->busy - device->busy_shared_slots - probes);
+}
+
 bool device_has_room(const struct device *device)
 {
-    uint32_t probes = device->running[device->slots] != NULL;
-    return device->busy - device->busy_shared_slots - probes < device->slots - device->shared_slots;
+    return count_free_streams(device) > 0;
+}
+
+bool device_has_last_room(const struct device *device)
+{
+    return count_free_streams(device) == 1 && count_streams(device) >= DEVICE_KEEPING_STREAMS;
 }
 
 bool device_has_shared_room(const struct device *device)

@@ -33,7 +33,8 @@ struct device;
 
 enum {
     DEVICE_STREAMS_MAX = 64,
-    DEVICE_SHARED_SLOTS = 2, /* shared launches in flight: one runs while the next is prepared */
+    DEVICE_KEEPING_STREAMS = 4, /* with so many, the last one is not for every work */
+    DEVICE_SHARED_SLOTS = 2,    /* shared launches in flight: one runs while the next is prepared */
     DEVICE_LAUNCH_WORKS_MAX = 1024, /* works of a shared launch */
     DEVICE_KERNELS_MAX = 64,        /* of a backend, for all operations together */
     DEVICE_UUID_SIZE = 48,          /* with the zero byte */
@@ -144,6 +145,8 @@ void device_host_free(enum gemm_backend backend, void *memory, uint64_t bytes);
 void device_enter(struct device *device);
 /* Whether a stream is free: for a launch of its own, and for a shared launch. */
 bool device_has_room(const struct device *device);
+/* Whether one stream for launches of their own is free, of DEVICE_KEEPING_STREAMS or more. */
+bool device_has_last_room(const struct device *device);
 bool device_has_shared_room(const struct device *device);
 /* A number that grows whenever the device finishes a launch, or a part of one that the backend can
  * tell apart, and whenever a launch starts. Probes do not count. Any thread. */

@@ -29,6 +29,11 @@ static const uint64_t CROWD_NS = 20000;
  * that a work waits no longer than that for the others of its launch. */
 static const uint64_t SHARED_LAUNCH_BYTES = 4 << 20;
 
+/* Where there are tenants, the last free stream is kept for works that cost at most this
+ * (work_cost): a product of 2048^3, or operands and results of 256 MiB. A tenant whose works take
+ * longer thus leaves a stream to the others. */
+static const uint64_t KEPT_COST = 256 << 20;
+
 /* The works that may run in the pauses of a long launch (device_on_pause): most of a launch, and
  * the most that one costs (work_cost), some milliseconds of one core. */
 static const uint32_t SHORT_WORKS = 64;
@@ -70,10 +75,12 @@ static void dispatch_wake(void *queue)
 
 static struct work *next_work(struct dispatch *dispatch, uint64_t wait_ns)
 {
+    const bool keeps = device_has_last_room(dispatch->device) && queue_has_tenants(dispatch->queue);
     struct queue_room room = {
         .exclusive = device_has_room(dispatch->device) ? dispatch->max_launch_works : 0,
         .shared = device_has_shared_room(dispatch->device) ? dispatch->max_launch_works : 0,
         .shared_bytes = SHARED_LAUNCH_BYTES,
+        .cost_max = keeps ? KEPT_COST : 0,
     };
     return queue_pop(dispatch->queue, room, wait_ns);
 }

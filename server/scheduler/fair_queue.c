@@ -313,11 +313,11 @@ struct work *fair_queue_front(struct fair_queue *queue, enum lane lane, uint64_t
     return NULL;
 }
 
-struct work *fair_queue_short_front(struct fair_queue *queue, enum lane lane, uint64_t cost_max,
-                                    uint64_t now_ns, struct work_list *expired)
+struct work *fair_queue_short_front(struct fair_queue *queue, uint64_t cost_max, uint64_t now_ns,
+                                    struct work_list *expired)
 {
     const struct flow *next = NULL;
-    for (uint32_t i = lane; i < queue->flow_count; i += LANES) {
+    for (uint32_t i = LANE_EXCLUSIVE; i < queue->flow_count; i += LANES) {
         const struct flow *flow = &queue->flows[i];
         while (flow->occupied != 0 && work_has_expired(flow_first(flow), now_ns)) {
             struct work *late = flow_first(flow);

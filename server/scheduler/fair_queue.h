@@ -161,10 +161,10 @@ void fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t byte
  * deadline has passed are dropped and appended to `expired`. */
 struct work *fair_queue_front(struct fair_queue *queue, enum lane lane, uint64_t now_ns,
                               struct work_list *expired);
-/* As fair_queue_front, of the flows whose next work costs at most `cost_max`. Takes O(n) steps for
- * n tenants. */
-struct work *fair_queue_short_front(struct fair_queue *queue, enum lane lane, uint64_t cost_max,
-                                    uint64_t now_ns, struct work_list *expired);
+/* As fair_queue_front, of the first lane's flows whose next work costs at most `cost_max`. Takes
+ * O(n) steps for n tenants. */
+struct work *fair_queue_short_front(struct fair_queue *queue, uint64_t cost_max, uint64_t now_ns,
+                                    struct work_list *expired);
 
 /* Drops every work whose deadline has passed and appends it to `expired`. Returns a time before
  * which no other work expires, UINT64_MAX if no other work has a deadline. */

@@ -174,13 +174,6 @@ static struct work *take_joining(struct fair_queue *queue, struct queue_room roo
     return list.works.first;
 }
 
-static struct work *front_of(struct fair_queue *queue, enum lane lane, struct queue_room room,
-                             uint64_t now_ns, struct work_list *expired)
-{
-    return room.cost_max == 0 ? fair_queue_front(queue, lane, now_ns, expired)
-                              : fair_queue_short_front(queue, lane, room.cost_max, now_ns, expired);
-}
-
 /* Removes the works of the next launch from the fair queue, and returns them (queue_pop). The clock
  * is read only if a waiting work has a deadline. Works whose deadline has passed are dropped and
  * appended to `expired`. Under the lock. */
@@ -189,10 +182,13 @@ static struct work *take_launch_list(struct queue *waiting, struct queue_room ro
 {
     const uint64_t now_ns = waiting->earliest_ns != UINT64_MAX ? clock_now_ns() : 0;
     struct fair_queue *queue = &waiting->works;
-    struct work *exclusive =
-        room.exclusive > 0 ? front_of(queue, LANE_EXCLUSIVE, room, now_ns, expired) : NULL;
-    struct work *shared =
-        room.shared > 0 ? front_of(queue, LANE_SHARED, room, now_ns, expired) : NULL;
+    struct work *exclusive = NULL, *shared = NULL;
+    if (room.exclusive > 0 && room.cost_max == 0)
+        exclusive = fair_queue_front(queue, LANE_EXCLUSIVE, now_ns, expired);
+    else if (room.exclusive > 0)
+        exclusive = fair_queue_short_front(queue, room.cost_max, now_ns, expired);
+    if (room.shared > 0)
+        shared = fair_queue_front(queue, LANE_SHARED, now_ns, expired);
     const bool from_shared =
         shared != NULL && (exclusive == NULL || is_more_urgent(shared, exclusive));
     struct work *first = from_shared ? shared : exclusive;
@@ -450,6 +446,11 @@ void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *deta
 void queue_close(struct queue *queue)
 {
     atomic_store(&queue->refusing, true);
+}
+
+bool queue_has_tenants(const struct queue *queue)
+{
+    return queue->works.flow_count > LANES;
 }
 
 struct queue_state queue_state(struct queue *queue)

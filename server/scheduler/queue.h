@@ -83,8 +83,8 @@ struct queue_room {
     uint32_t exclusive;
     uint32_t shared;       /* most works of a shared launch; 0: no room for a shared launch */
     uint64_t shared_bytes; /* most bytes of a launch of several works */
-    /* Only works that cost at most this (work_cost) are first of a launch; 0: all works. Of each
-     * tenant's works the next one counts, so that a tenant's order stays. */
+    /* Only works that cost at most this (work_cost) are first of a launch of the first lane; 0: all
+     * works. Of each tenant's works the next one counts, so that a tenant's order stays. */
     uint64_t cost_max;
 };
 
@@ -107,6 +107,9 @@ void queue_fail_all(struct queue *queue, enum gemmd_error code, const char *deta
 /* Refuses new reservations from now on. Works of earlier reservations are still taken and popped.
  */
 void queue_close(struct queue *queue);
+
+/* Whether the queue was created for several tenants. Any thread. */
+bool queue_has_tenants(const struct queue *queue);
 
 /* For metrics; any thread. */
 struct queue_state {

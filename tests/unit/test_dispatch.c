@@ -97,6 +97,33 @@ START_TEST(every_stream_is_used_and_no_more)
 END_TEST
 
 /* More than the dispatch thread looks at all the time. */
+/* Long works leave the last of four streams to works of other tenants that are not long. */
+START_TEST(long_works_leave_a_stream)
+{
+    enum { STREAMS = 4 };
+    struct item *longs[STREAMS];
+    start(STREAMS, ITEMS_MAX);
+    for (int i = 0; i < STREAMS; i++) {
+        longs[i] = add(SIMULATED_RUNNING);
+        longs[i]->work.share_flops = 1e12;
+        push(longs[i]);
+    }
+    wait_until_submitted(STREAMS - 1);
+    for (int i = 0; i < 3; i++) {
+        struct item *other = add(SIMULATED_DONE);
+        other->work.tenant = 1;
+        push(other);
+        wait_until_ended(other);
+    }
+    ck_assert_uint_eq(atomic_load(&stage.device->submitted), STREAMS - 1 + 3);
+    end_with(longs[0], SIMULATED_DONE);
+    wait_until_submitted(STREAMS + 3);
+    for (int i = 1; i < STREAMS; i++)
+        end_with(longs[i], SIMULATED_DONE);
+    stop();
+}
+END_TEST
+
 START_TEST(a_crowd_begins_and_ends)
 {
     enum { MANY = 30 };
@@ -298,6 +325,7 @@ int main(void)
     tcase_add_test(tests, who_wants_to_know_is_told_when_his_work_begins);
     tcase_add_test(tests, one_stream_runs_by_priority);
     tcase_add_test(tests, every_stream_is_used_and_no_more);
+    tcase_add_test(tests, long_works_leave_a_stream);
     tcase_add_test(tests, a_crowd_begins_and_ends);
     tcase_add_test(tests, a_failure_is_its_own_work_s_alone);
     tcase_add_test(tests, a_lost_device_fails_everything_once);
