@@ -107,7 +107,8 @@ static uint32_t count_streams(const struct device *device)
 static uint32_t count_free_streams(const struct device *device)
 {
     const uint32_t probes = device->running[device->slots] != NULL;
-    return count_streams(device) - (device->busy - device->busy_shared_slots - probes);
+    const uint32_t between = device->running[device->slots + 1] != NULL;
+    return count_streams(device) - (device->busy - device->busy_shared_slots - probes - between);
 }
 
 bool device_has_room(const struct device *device)

@@ -127,7 +127,9 @@ static void audit_run(void *argument)
         audit_admission(daemon);
         for (uint32_t i = 0; i < daemon->traits.devices; i++) {
             const struct device *device = &daemon->devices[i]->base;
-            const bool room[LANES] = {device_has_room(device), device_has_shared_room(device)};
+            /* The last stream is not for every work. */
+            const bool room[LANES] = {device_has_room(device) && !device_has_last_room(device),
+                                      device_has_shared_room(device)};
             order_audit(&daemon->orders[i], room);
             audit_progress(daemon, i);
         }

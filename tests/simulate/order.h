@@ -7,8 +7,9 @@
  *
  * - A work that was pushed ends once, or is taken back.
  * - Tenants share fairly: the first work of a launch is of the tenant that has had least of the
- *   lane. A tenant that comes back starts where the tenant stands whose turn was last, or, if
- *   nobody else waits, where the one stands that has had most.
+ *   lane, of those whose next work does not cost more than the pop allows. A tenant that comes back
+ * starts where the tenant stands whose turn was last, or, if nobody else waits, where the one
+ * stands that has had most.
  * - Within a tenant and a lane a higher priority, then an earlier deadline, then an earlier arrival
  *   comes first.
  * - No work waits while the device has room for the work and starts nothing.
@@ -44,6 +45,7 @@ struct order {
     uint64_t launched_ns;    /* when the last launch began */
     uint64_t full_ns[LANES]; /* when the device last had no room, as far as was looked */
     bool is_next_first;      /* the next work that is served is the first of a launch */
+    uint64_t cost_max;       /* queue_room.cost_max of that launch */
 };
 
 /* Begins and ends to check a queue. */

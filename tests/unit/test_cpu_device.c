@@ -151,6 +151,7 @@ static void run_between(void *argument, uint64_t ran_ns)
         return;
     device_submit_between(device, works);
     ck_assert_uint_eq(device_in_flight(device), 1 + WORKS);
+    ck_assert(!device_has_room(device));
     ck_assert_ptr_eq(device_poll(device), works);
     ck_assert_ptr_null(device_poll(device));
 }
