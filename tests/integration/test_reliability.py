@@ -13,7 +13,7 @@ from conftest import ROOT
 FOLDER = ROOT / "tests/reliability"
 PARTS = {"figure", "load", "process", "crowd", "drips"}  # imported or started by the scripts
 # These take longer than a test may, or are tests themselves.
-LONG = {"overload", "soak", "dripping", "by_tests", "report", "branches", "same_builds", "fuzzing"}
+LONG = {"overload", "soak", "dripping", "tenants", "by_tests", "report", "branches", "same_builds", "fuzzing"}
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in PARTS | LONG)
 
 

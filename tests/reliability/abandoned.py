@@ -36,7 +36,7 @@ def measure(options):
     body = bytes(8 * SIDE * SIDE)
     data = request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}", [OCTETS, ("Content-Length", len(body))],
                    body)
-    with load.running(options.gemmd, "--cpu-threads", "1", "--max-connections-per-address", "0",
+    with load.running(options.gemmd, "--cpu-threads", "1", "--no-cpu-pauses", "--max-connections-per-address", "0",
                       "--timeout", "600s") as daemon, Wire(daemon.address) as first:
         first.send(blocker(side))
         crowd.wait_until(lambda: load.metric(daemon, "gemmd_requests_running") == 1)

@@ -19,7 +19,7 @@ def measure(options):
     data = request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}", [OCTETS, ("Content-Length", len(body))],
                    body)
     crowd.allow_descriptors(2 * count + 500)
-    with load.running(options.gemmd, "--cpu-threads", "1", "--io-threads", "1",
+    with load.running(options.gemmd, "--cpu-threads", "1", "--no-cpu-pauses", "--io-threads", "1",
                       "--bulk-connections", "0", "--max-connections-per-address", "0",
                       "--timeout", "600s") as daemon, \
             Wire(daemon.address) as first, Wire(daemon.address) as reader:
