@@ -4,6 +4,8 @@
 #ifndef KERNELS_CPU_CPU_CONTEXT_H
 #define KERNELS_CPU_CPU_CONTEXT_H
 
+#include <gemmd/dtypes.h>
+
 #include "kernels/backend.h"
 #include "kernels/cpu/team.h"
 
@@ -63,6 +65,13 @@ enum gemmd_error cpu_context_beside(struct gemm_context **context, struct fault 
 void cpu_watch_begin(struct gemm_context *context, bool (*stops)(void *argument), void *argument);
 /* Ends the watch. Returns whether a kernel has stopped early. */
 bool cpu_watch_end(struct gemm_context *context);
+
+/* Measures the floating-point operations a second that the threads of the context compute together
+ * on operands of each type, from the first cache and with the fastest instructions of this
+ * processor, and the bytes of memory that they read together. 0: not known. Takes some 20 ms, in
+ * which nothing else may run in the context. */
+void cpu_roofs_measure(struct gemm_context *context, double flops[GEMMD_DTYPE_COUNT],
+                       double *memory_bytes);
 
 /* freivalds_check on the CPU (kernels/freivalds.h). */
 enum gemmd_error cpu_check(struct gemm_context *context, const struct gemm_problem *problem,

@@ -331,14 +331,15 @@ static json_t *left_out_json(const struct executors *executors)
 static json_t *device_json(const struct device_info *info, struct device *device)
 {
     struct arena *arena = device_arena(device);
-    return json_pack(
-        "{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "backend",
-        gemm_backend_name(info->backend), "index", (int)info->index, "name", info->name, "uuid",
-        info->uuid, "arch", info->arch, "driver", info->driver, "memory_total_bytes",
-        (json_int_t)info->memory_total_bytes, "memory_capacity_bytes",
-        (json_int_t)(arena == NULL ? 0 : arena_capacity_bytes(arena)), "memory_used_bytes",
-        (json_int_t)(arena == NULL ? 0 : arena_used_bytes(arena)), "stack_memory_bytes",
-        (json_int_t)device_stack_memory(device), "lost", (int)device_lost(device));
+    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:b}", "backend",
+                     gemm_backend_name(info->backend), "index", (int)info->index, "name",
+                     info->name, "uuid", info->uuid, "arch", info->arch, "driver", info->driver,
+                     "memory_total_bytes", (json_int_t)info->memory_total_bytes,
+                     "memory_capacity_bytes",
+                     (json_int_t)(arena == NULL ? 0 : arena_capacity_bytes(arena)),
+                     "memory_used_bytes", (json_int_t)(arena == NULL ? 0 : arena_used_bytes(arena)),
+                     "stack_memory_bytes", (json_int_t)device_stack_memory(device), "peak",
+                     services_peak_json(info), "lost", (int)device_lost(device));
 }
 
 static json_t *devices_json(const struct executors *executors)

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "proto/dtype.h"
+#include "server/base/json_whole.h"
 #include "server/http/io_thread.h"
 
 struct pool_cache *services_memory(const struct request *request)
@@ -37,6 +39,18 @@ uint32_t services_retry_after_s(const struct request *request, enum gemmd_error 
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
         return admission_drain_s(admission, bytes);
     return 1;
+}
+
+json_t *services_peak_json(const struct device_info *info)
+{
+    json_t *flops = json_object();
+    bool whole = flops != NULL;
+    for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+        if (info->peak_flops[dtype] > 0)
+            whole &= json_object_set_new(flops, dtype_name((enum gemmd_dtype)dtype),
+                                         json_real(info->peak_flops[dtype])) == 0;
+    return json_pack("{s:o, s:f}", "flops", json_whole(flops, whole), "bytes_per_second",
+                     info->peak_memory_bytes);
 }
 
 struct sent_block {

@@ -9,6 +9,7 @@
 #ifndef SERVER_API_SERVICES_H
 #define SERVER_API_SERVICES_H
 
+#include <jansson.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -90,6 +91,10 @@ enum gemmd_error services_check(struct request *request);
  * `code` can be admitted. */
 uint32_t services_retry_after_s(const struct request *request, enum gemmd_error code,
                                 uint64_t bytes);
+
+/* The peaks of a device as JSON, {"flops": {"f32": ...}, "bytes_per_second": ...}, without the
+ * types whose peak is not known. A new reference; NULL if memory ran out. */
+json_t *services_peak_json(const struct device_info *info);
 
 /* A block of the pool of pinned memory that an answer is sent from. The block goes back to the pool
  * when the answer was sent, and the request's reservation goes with it. Used on the request's I/O

@@ -70,8 +70,8 @@ struct device_info {
     uint32_t compute_capability; /* 90 for sm_90; 0 on the CPU */
     char driver[32];             /* version of the driver, or "" */
     uint64_t memory_total_bytes; /* of the device; on the CPU, of the host */
-    /* Most floating-point operations on operands of a type, and most bytes of memory, a second, at
-     * the highest clocks; 0: not known. */
+    /* Most floating-point operations on operands of a type, and most bytes of memory, a second: of
+     * a GPU at the highest clocks, of a CPU as measured by device_open; 0: not known. */
     double peak_flops[GEMMD_DTYPE_COUNT], peak_memory_bytes;
     /* Bytes a second of copies from another device to this one, from the slowest of those that
      * device_connect was called for; 0: not known. */

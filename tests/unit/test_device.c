@@ -37,6 +37,9 @@ START_TEST(the_cpu_opens_and_describes_itself)
     ck_assert_uint_le(info->test_ns, took_ns - info->open_ns);
     ck_assert_uint_le(info->warm_ns, took_ns - info->open_ns - info->test_ns);
     ck_assert_uint_gt(info->memory_total_bytes, 0);
+    for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++) /* i32 is a type of results */
+        ck_assert_int_eq(info->peak_flops[dtype] > 0, dtype != GEMMD_I32);
+    ck_assert_double_gt(info->peak_memory_bytes, 0);
     ck_assert_uint_gt(arena_capacity_bytes(device_arena(device)), 0);
     ck_assert_uint_eq(arena_used_bytes(device_arena(device)), 0);
     ck_assert(!device_lost(device));

@@ -380,20 +380,15 @@ static void kernels_begin(struct request *request)
         respond_out_of_memory(request);
         return;
     }
-    json_t *cells = json_array(), *peaks = json_object();
-    bool whole = cells != NULL && peaks != NULL;
+    json_t *cells = json_array(), *peak = services_peak_json(info);
+    bool whole = cells != NULL;
     const uint32_t count = metrics_cells(request->server->metrics, totals);
     for (uint32_t i = 0; i < count; i++)
         whole &= json_array_append_new(cells, cell_json(&totals[i])) == 0;
     free(totals);
-    for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
-        if (info->peak_flops[dtype] > 0)
-            whole &= json_object_set_new(peaks, dtype_name((enum gemmd_dtype)dtype),
-                                         json_real(info->peak_flops[dtype])) == 0;
+    whole &= json_object_set_new(peak, "devices", json_integer(executors->count)) == 0;
     respond_json(request,
-                 json_pack("{s:{s:o, s:f, s:I}, s:o}", "peak", "flops", peaks, "bytes_per_second",
-                           info->peak_memory_bytes, "devices", (json_int_t)executors->count,
-                           "kernels", json_whole(cells, whole)));
+                 json_pack("{s:o, s:o}", "peak", peak, "kernels", json_whole(cells, whole)));
 }
 
 #define GET(at, bytes, function)                                                                   \
