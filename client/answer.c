@@ -41,7 +41,10 @@ static void take_type(struct answer *answer, const char *value)
 
 static void take_dtype(struct answer *answer, const char *value)
 {
+    answer->dtype = GEMMD_DTYPE_COUNT;
     answer->has_dtype = dtype_from_name(value, &answer->dtype);
+    if (strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(value))
+        snprintf(answer->type, sizeof answer->type, "%s", value);
 }
 
 /* `value` is, for example, "64,128". */

@@ -21,7 +21,9 @@ struct answer {
     bool encoded;    /* the answer has a Content-Encoding, which the client never asks for */
     bool tensors;    /* the Content-Type is that of a safetensors file */
     bool has_dtype;
-    enum gemmd_dtype dtype;
+    enum gemmd_dtype
+        dtype;     /* GEMMD_DTYPE_COUNT: Gemmd-Dtype names a type that is not in the enum */
+    char type[16]; /* Gemmd-Dtype, or "" */
     uint32_t rank; /* number of dimensions in Gemmd-Shape; 0: missing or malformed */
     uint64_t dims[ANSWER_MAX_RANK];
     char kernel[32];

@@ -148,6 +148,7 @@ struct gemmd_request {
         uint32_t rank;
         uint64_t dims[ANSWER_MAX_RANK];
         enum gemmd_dtype dtype;
+        const char *type; /* name of the type if dtype is GEMMD_DTYPE_COUNT; static */
         uint64_t bytes;
         uint64_t lse_bytes; /* 0: the request does not ask for lse */
         bool verify;

@@ -25,11 +25,13 @@ static enum gemmd_error accept_job(struct gemmd_request *request, const struct a
                                  : payload_take_expected(request, answer);
 }
 
-static void stored_take_shape(struct answer *answer, enum gemmd_dtype dtype, uint32_t rank,
-                              const uint64_t dims[ANSWER_MAX_RANK])
+static void stored_take_shape(struct answer *answer, enum gemmd_dtype dtype, const char *type,
+                              uint32_t rank, const uint64_t dims[ANSWER_MAX_RANK])
 {
     answer->has_dtype = true;
     answer->dtype = dtype;
+    snprintf(answer->type, sizeof answer->type, "%s",
+             dtype == GEMMD_DTYPE_COUNT ? type : gemmd_dtype_name(dtype));
     answer->rank = rank;
     memcpy(answer->dims, dims, rank * sizeof dims[0]);
 }
@@ -42,10 +44,10 @@ enum gemmd_error compute_conclude_stored(struct gemmd_request *request, struct a
     bool described = daemon_read_tensor(object, &tensor) && tensor.dtype != GEMMD_DTYPE_COUNT;
     json_decref(object);
     if (request->expected.rank > 0)
-        stored_take_shape(answer, request->expected.dtype, request->expected.rank,
-                          request->expected.dims);
+        stored_take_shape(answer, request->expected.dtype, request->expected.type,
+                          request->expected.rank, request->expected.dims);
     else if (described)
-        stored_take_shape(answer, tensor.dtype, tensor.rank, tensor.dims);
+        stored_take_shape(answer, tensor.dtype, tensor.type, tensor.rank, tensor.dims);
     else
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer does not describe the tensor that was stored");

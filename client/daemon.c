@@ -80,6 +80,16 @@ static bool daemon_take_text(json_t *object, const char *name, char *out, size_t
     return true;
 }
 
+/* Reads a member that is a whole number of at least `least`. */
+static bool daemon_take_count(json_t *object, const char *name, json_int_t least, uint64_t *out)
+{
+    json_t *value = json_object_get(object, name);
+    *out = json_is_integer(value) && json_integer_value(value) >= least
+               ? (uint64_t)json_integer_value(value)
+               : 0;
+    return json_is_integer(value) && json_integer_value(value) >= least;
+}
+
 static bool daemon_take_shape(json_t *object, struct gemmd_tensor *tensor)
 {
     json_t *shape = json_object_get(object, "shape");
@@ -118,18 +128,11 @@ bool daemon_read_tensor(json_t *object, struct gemmd_tensor *tensor)
         !daemon_take_content(object, tensor))
         return false;
     (void)daemon_take_text(object, "etag", tensor->etag, sizeof tensor->etag);
+    (void)daemon_take_text(object, "dtype", tensor->type, sizeof tensor->type);
+    (void)daemon_take_text(object, "format", tensor->format, sizeof tensor->format);
+    (void)daemon_take_count(object, "group", 1, &tensor->group);
     tensor->evictable = json_is_true(json_object_get(object, "evictable"));
     return true;
-}
-
-/* Reads a member that is a whole number of at least `least`. */
-static bool daemon_take_count(json_t *object, const char *name, json_int_t least, uint64_t *out)
-{
-    json_t *value = json_object_get(object, name);
-    *out = json_is_integer(value) && json_integer_value(value) >= least
-               ? (uint64_t)json_integer_value(value)
-               : 0;
-    return json_is_integer(value) && json_integer_value(value) >= least;
 }
 
 static bool daemon_take_lengths(json_t *object, struct gemmd_sequence *sequence)

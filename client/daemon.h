@@ -18,9 +18,9 @@ enum gemmd_error daemon_text(struct gemmd_client *client, const char *path, uint
 
 /* Members of a description that the library does not know are ignored. */
 
-/* Reads {"name", "dtype", "shape", "bytes", "etag", "evictable"}. False if one of the first three
- * is missing or malformed, or "bytes" where the type is GEMMD_DTYPE_COUNT: packed weights, or a
- * type that the library does not know. */
+/* Reads {"name", "dtype", "shape", "bytes", "etag", "evictable", "format", "group"}. False if one
+ * of the first three is missing or malformed, or "bytes" where the type is GEMMD_DTYPE_COUNT:
+ * packed weights, or a type that the library does not know. */
 bool daemon_read_tensor(json_t *object, struct gemmd_tensor *tensor);
 /* Reads {"name", "dtype", "kv_heads", "d", "dv", "layers", "length", "lengths", "etag",
  * "memory_bytes"}. False if one of the first eight is missing or malformed. */

@@ -222,7 +222,8 @@ static enum gemmd_error payload_begin(struct gemmd_request *request, const struc
     const bool is_in_shared_memory =
         request->shared_memory.used && request->shared_memory.result != NULL;
     const uint64_t payload_bytes = is_in_shared_memory ? 0 : bytes;
-    if (answer->tensors) {
+    const bool is_file = request->expected.dtype == GEMMD_DTYPE_COUNT;
+    if (answer->tensors && !is_file) {
         unpack_begin(sink);
         return GEMMD_OK;
     }
@@ -230,7 +231,7 @@ static enum gemmd_error payload_begin(struct gemmd_request *request, const struc
         return failure_set(
             &request->error, GEMMD_ERR_PROTOCOL, NULL,
             "the answer is not a safetensors file, although the request asked for lse");
-    if (request->expected.scales)
+    if (request->expected.scales && !is_file)
         return failure_set(
             &request->error, GEMMD_ERR_PROTOCOL, NULL,
             "the answer is not a safetensors file, although the request asked for scales");
@@ -270,10 +271,18 @@ enum gemmd_error payload_take_expected(struct gemmd_request *request, const stru
 enum gemmd_error payload_describe(struct gemmd_request *request, const struct answer *answer)
 {
     struct gemmd_error_info *error = &request->error;
-    if (answer->rank == 0 || !answer->has_dtype)
+    /* A tensor of another type, such as packed weights, is a file. */
+    const bool is_file = answer->type[0] != '\0' && !answer->has_dtype && answer->tensors;
+    if (answer->rank == 0 || !(answer->has_dtype || is_file))
         return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer's Gemmd-Shape or Gemmd-Dtype header is missing");
-    if (!size_tensor_bytes(answer->dtype, answer->dims, answer->rank, &request->expected.bytes))
+    if (is_file && !answer->has_length)
+        return failure_set(error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer's Content-Length header is missing");
+    if (is_file)
+        request->expected.bytes = answer->length;
+    else if (!size_tensor_bytes(answer->dtype, answer->dims, answer->rank,
+                                &request->expected.bytes))
         return failure_set(
             error, GEMMD_ERR_PROTOCOL, NULL,
             "the tensor of the answer's Gemmd-Shape header has more than 2^63 bytes");

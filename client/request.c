@@ -204,8 +204,11 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
         out->size >= offsetof(struct gemmd_result, lse_bytes) + sizeof out->lse_bytes;
     const bool knows_scale =
         out->size >= offsetof(struct gemmd_result, scale_dims) + sizeof out->scale_dims;
-    uint64_t bytes = request->expected.bytes;
-    if (answer->rank > 0)
+    /* The bytes of a file of packed weights are those that were sent or received. */
+    uint64_t bytes = request->exchange->sends && answer->dtype == GEMMD_DTYPE_COUNT
+                         ? request->body.bytes
+                         : request->expected.bytes;
+    if (answer->rank > 0 && answer->dtype != GEMMD_DTYPE_COUNT)
         (void)size_tensor_bytes(answer->dtype, answer->dims, answer->rank, &bytes);
     struct gemmd_result result = {
         .data = has_data(sink) ? sink->data.data : NULL,
@@ -240,7 +243,9 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
     _Static_assert(sizeof result.job == sizeof answer->job, "one length of job ids");
     _Static_assert(sizeof result.request_id == sizeof answer->request_id, "one length of ids");
     memcpy(result.dims, answer->dims, answer->rank * sizeof answer->dims[0]);
+    _Static_assert(sizeof result.type == sizeof answer->type, "one length of types");
     memcpy(result.kernel, answer->kernel, sizeof result.kernel);
+    memcpy(result.type, answer->type, sizeof result.type);
     memcpy(result.request_id, answer->request_id, sizeof result.request_id);
     memcpy(result.etag, answer->etag, sizeof result.etag);
     if (answer->status == 202)

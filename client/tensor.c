@@ -1,4 +1,5 @@
 /* Resident tensors: entity tag, put, get, stat, delete, list. */
+#include <inttypes.h>
 #include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,17 @@
 #include "client/query.h"
 #include "client/record.h"
 #include "client/schedule.h"
+#include "proto/packed.h"
+#include "proto/parameter.h"
 #include "proto/safetensors.h"
+#include "proto/tensor_request.h"
+
+enum { ETAG_LINE_ROOM = SAFETENSORS_NAME_MAX + 8 + TENSOR_MAX_RANK * 21 };
 
 /* Hashes a name, the shape and the bytes of a tensor. */
 static void etag_add(struct sha256_ctx *hash, const char *name, const struct tensor *tensor)
 {
-    char text[8 + 8 * 21];
+    char text[ETAG_LINE_ROOM];
     for (uint32_t i = 0; i < tensor->rank; i++) {
         const unsigned long long dim = tensor->dims[i];
         const int length = i == 0 ? snprintf(text, sizeof text, "%s:%llu", name, dim)
@@ -28,17 +34,11 @@ static void etag_add(struct sha256_ctx *hash, const char *name, const struct ten
     sha256_update(hash, tensor->bytes, tensor->data);
 }
 
-/* Computes the tag of a tensor and its scales (NULL: no scales) as PROTOCOL.md says. */
-static void etag_compute(const struct tensor *tensor, const struct tensor *scale, char out[72])
+static void etag_end(struct sha256_ctx *hash, char out[72])
 {
     static const char digits[] = "0123456789abcdef";
     unsigned char digest[SHA256_DIGEST_SIZE];
-    struct sha256_ctx hash;
-    sha256_init(&hash);
-    etag_add(&hash, gemmd_dtype_name(tensor->dtype), tensor);
-    if (scale != NULL)
-        etag_add(&hash, "scale", scale);
-    sha256_digest(&hash, sizeof digest, digest);
+    sha256_digest(hash, sizeof digest, digest);
     *out++ = '"';
     for (size_t i = 0; i < sizeof digest; i++) {
         *out++ = digits[digest[i] >> 4];
@@ -46,6 +46,34 @@ static void etag_compute(const struct tensor *tensor, const struct tensor *scale
     }
     *out++ = '"';
     *out = '\0';
+}
+
+/* Computes the tag of a tensor and its scales (NULL: no scales) as PROTOCOL.md says. */
+static void etag_compute(const struct tensor *tensor, const struct tensor *scale, char out[72])
+{
+    struct sha256_ctx hash;
+    sha256_init(&hash);
+    etag_add(&hash, gemmd_dtype_name(tensor->dtype), tensor);
+    if (scale != NULL)
+        etag_add(&hash, "scale", scale);
+    etag_end(&hash, out);
+}
+
+/* Computes the tag of a file of packed weights as PROTOCOL.md says. */
+static void etag_compute_packed(const struct packed_file *file, char out[72])
+{
+    char text[ETAG_LINE_ROOM];
+    struct sha256_ctx hash;
+    sha256_init(&hash);
+    int length = snprintf(text, sizeof text, "%s:%" PRIu32 "\n", packed_format_names[file->format],
+                          file->layout.bits);
+    sha256_update(&hash, (size_t)length, (const uint8_t *)text);
+    for (uint32_t i = 0; i < file->count; i++) {
+        const struct safetensors_entry *entry = &file->entries[i];
+        snprintf(text, sizeof text, "%s:%s", entry->name, safetensors_type(entry));
+        etag_add(&hash, text, &entry->tensor);
+    }
+    etag_end(&hash, out);
 }
 
 void gemmd_tensor_etag(enum gemmd_dtype dtype, uint32_t rank, const uint64_t *dims,
@@ -77,21 +105,21 @@ static const struct exchange put_exchange = {.method = "PUT",
                                              .sends = true,
                                              .statuses = {201, 200, 412},
                                              .conclude = conclude_put};
-static const struct exchange put_scaled_exchange = {.method = "PUT",
-                                                    .headers = HEADERS_PUT_SAFETENSORS,
-                                                    .sends = true,
-                                                    .statuses = {201, 200, 412},
-                                                    .conclude = conclude_put};
-static const struct exchange get_exchange = {.method = "GET",
-                                             .headers = HEADERS_ACCEPT,
-                                             .statuses = {200},
-                                             .accept = payload_take_described};
+static const struct exchange put_file_exchange = {.method = "PUT",
+                                                  .headers = HEADERS_PUT_SAFETENSORS,
+                                                  .sends = true,
+                                                  .statuses = {201, 200, 412},
+                                                  .conclude = conclude_put};
+/* Without Accept, the daemon answers with raw bytes, and with a file if the tensor has packed
+ * weights. */
+static const struct exchange get_exchange = {
+    .method = "GET", .headers = HEADERS_PLAIN, .statuses = {200}, .accept = payload_take_described};
 static const struct exchange get_scaled_exchange = {.method = "GET",
                                                     .headers = HEADERS_ACCEPT_TENSORS,
                                                     .statuses = {200},
                                                     .accept = payload_take_described};
 static const struct exchange stat_exchange = {.method = "HEAD",
-                                              .headers = HEADERS_ACCEPT,
+                                              .headers = HEADERS_PLAIN,
                                               .statuses = {200},
                                               .missing = "there is no tensor of that name",
                                               .accept = payload_describe};
@@ -129,20 +157,68 @@ static enum gemmd_error take_tensor(struct tensor *tensor, enum gemmd_dtype dtyp
     return GEMMD_OK;
 }
 
-/* Checks the arguments, and sets `tensor` and, if there are scales, `scale`. */
-static enum gemmd_error check_put(const struct gemmd_tensor_put *put, struct tensor *tensor,
-                                  struct tensor *scale, struct gemmd_error_info *error)
+/* What a put sends: an array with its scales (rank 0: it has none), or a file of packed weights. */
+struct content {
+    struct tensor tensor, scale;
+    bool is_packed;
+    struct packed_file file;
+};
+
+/* Checks the type, the shape and the scales of an array. */
+static enum gemmd_error take_array(const struct gemmd_tensor_put *put, struct content *content,
+                                   struct gemmd_error_info *error)
 {
-    if (query_check_name(put->name, "tensor", "name", error) != GEMMD_OK)
-        return GEMMD_ERR_USAGE;
     if (gemmd_dtype_size(put->dtype) == 0)
         return failure_set(error, GEMMD_ERR_USAGE, "dtype", "there is no element type %d",
                            (int)put->dtype);
+    const enum gemmd_error code = take_tensor(&content->tensor, put->dtype, put->rank, put->dims,
+                                              put->data, "rank", "dims", error);
+    return code == GEMMD_OK && put->scale != NULL
+               ? take_tensor(&content->scale, GEMMD_F32, put->scale_rank, put->scale_dims,
+                             put->scale, "scale_rank", "scale_dims", error)
+               : code;
+}
+
+/* Finds the tensors in a file of packed weights, as the daemon will. */
+static enum gemmd_error take_file(const struct gemmd_tensor_put *put, struct content *content,
+                                  struct gemmd_error_info *error)
+{
+    char bits[16];
+    struct fault fault = {.code = GEMMD_OK};
+    struct tensor_request asked;
+    tensor_request_init(&asked);
+    snprintf(bits, sizeof bits, "%" PRIu32, put->bits);
+    if (put->rank != 0 || put->scale != NULL || put->contiguous != 0 || put->dtype != GEMMD_F32)
+        return failure_set(error, GEMMD_ERR_USAGE, "format",
+                           "format is set; dtype, rank, scale and contiguous are for arrays");
     enum gemmd_error code =
-        take_tensor(tensor, put->dtype, put->rank, put->dims, put->data, "rank", "dims", error);
-    if (code == GEMMD_OK && put->scale != NULL)
-        code = take_tensor(scale, GEMMD_F32, put->scale_rank, put->scale_dims, put->scale,
-                           "scale_rank", "scale_dims", error);
+        parameter_set(&tensor_parameter_table, &asked, "format", put->format, &fault);
+    if (code == GEMMD_OK && asked.format == PACKED_NONE)
+        code = fault_set(&fault, GEMMD_ERR_MALFORMED, "format",
+                         "format is none; an array has NULL in its place");
+    if (code == GEMMD_OK && put->bits != 0)
+        code = parameter_set(&tensor_parameter_table, &asked, "bits", bits, &fault);
+    if (code == GEMMD_OK)
+        code = tensor_request_check(&asked, FORMAT_SAFETENSORS, &fault);
+    if (code == GEMMD_OK)
+        code = packed_find(asked.format, asked.bits, put->data, put->data_bytes, put->data_bytes,
+                           &content->file, &fault);
+    content->is_packed = true;
+    return code == GEMMD_OK ? GEMMD_OK
+                            : failure_set(error, GEMMD_ERR_USAGE, fault.field, "%s", fault.detail);
+}
+
+/* Checks the arguments, and sets `content`. */
+static enum gemmd_error check_put(const struct gemmd_tensor_put *put, struct content *content,
+                                  struct gemmd_error_info *error)
+{
+    if (query_check_name(put->name, "tensor", "name", error) != GEMMD_OK)
+        return GEMMD_ERR_USAGE;
+    if (put->data == NULL && put->format != NULL)
+        return failure_set(error, GEMMD_ERR_USAGE, "data",
+                           "data is NULL; it must point to the file");
+    const enum gemmd_error code =
+        put->format != NULL ? take_file(put, content, error) : take_array(put, content, error);
     if (code != GEMMD_OK)
         return code;
     if (put->data == NULL)
@@ -155,35 +231,68 @@ static enum gemmd_error check_put(const struct gemmd_tensor_put *put, struct ten
     return GEMMD_OK;
 }
 
+/* Writes the parameters of packed weights, and what the answer will describe. */
+static void write_put_file(struct gemmd_request *request, const struct gemmd_tensor_put *put,
+                           const struct packed_file *file)
+{
+    (void)query_append(request->target, sizeof request->target, "format", put->format);
+    if (put->bits != 0)
+        (void)query_append_u64(request->target, sizeof request->target, "bits", put->bits);
+    request->expected.dtype = GEMMD_DTYPE_COUNT;
+    request->expected.type = packed_type(&file->layout);
+    request->expected.rank = 2;
+    request->expected.dims[0] = file->layout.k;
+    request->expected.dims[1] = file->layout.n;
+}
+
+static void write_put_array(struct gemmd_request *request, const struct gemmd_tensor_put *put)
+{
+    char shape[SHAPE_TEXT_BYTES];
+    (void)query_append(request->target, sizeof request->target, "dtype",
+                       gemmd_dtype_name(put->dtype));
+    (void)query_append(request->target, sizeof request->target, "shape",
+                       shape_text(put->rank, put->dims, shape));
+    request->expected.dtype = put->dtype;
+    request->expected.rank = put->rank;
+    memcpy(request->expected.dims, put->dims, sizeof put->dims);
+}
+
 static void write_put(struct gemmd_request *request, const struct gemmd_tensor_put *put,
-                      const struct tensor *tensor, const struct tensor *scale)
+                      const struct content *content)
 {
     /* The target has room for the longest name and shape. */
-    char *target = request->target, shape[SHAPE_TEXT_BYTES];
+    char *target = request->target;
     const size_t room = sizeof request->target;
     snprintf(target, room, "/tensors/%s", put->name);
-    (void)query_append(target, room, "dtype", gemmd_dtype_name(put->dtype));
-    (void)query_append(target, room, "shape", shape_text(put->rank, put->dims, shape));
+    if (content->is_packed)
+        write_put_file(request, put, &content->file);
+    else
+        write_put_array(request, put);
     if (put->evictable != 0)
         (void)query_append_u64(target, room, "evictable", 1);
     if (put->contiguous != 0)
         (void)query_append_u64(target, room, "contiguous", 1);
     if (put->etag != NULL)
         memcpy(request->etag, put->etag, strlen(put->etag) + 1);
+    else if (content->is_packed)
+        etag_compute_packed(&content->file, request->etag);
     else
-        etag_compute(tensor, put->scale != NULL ? scale : NULL, request->etag);
-    request->expected.dtype = put->dtype;
-    request->expected.rank = put->rank;
-    memcpy(request->expected.dims, put->dims, sizeof put->dims);
+        etag_compute(&content->tensor, content->scale.rank > 0 ? &content->scale : NULL,
+                     request->etag);
 }
 
-/* Makes the body: the tensor's bytes, or a safetensors file of the tensor and its scales. */
-static enum gemmd_error put_write_body(struct gemmd_request *request, const struct tensor *tensor,
-                                       const struct tensor *scale, struct gemmd_error_info *error)
+/* Makes the body: the bytes of the array or of the file, or a safetensors file of the array and its
+ * scales. */
+static enum gemmd_error put_write_body(struct gemmd_request *request,
+                                       const struct gemmd_tensor_put *put,
+                                       const struct content *content,
+                                       struct gemmd_error_info *error)
 {
+    const struct tensor *tensor = &content->tensor, *scale = &content->scale;
     body_init(&request->body);
-    if (scale == NULL) {
-        body_append(&request->body, tensor->data, tensor->bytes);
+    if (scale->rank == 0) {
+        body_append(&request->body, put->data,
+                    content->is_packed ? put->data_bytes : tensor->bytes);
         return GEMMD_OK;
     }
     /* The scales come first, so that both are aligned to their elements. */
@@ -207,24 +316,25 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
                                               struct gemmd_error_info *error)
 {
     struct gemmd_tensor_put put;
-    struct tensor tensor = {.rank = 0}, scale = {.rank = 0};
+    struct content content = {.is_packed = false};
     failure_clear(error);
     gemmd_tensor_put_init(&put, sizeof put);
     if (record_read(&put, sizeof put, given, GEMMD_TENSOR_PUT_SIZE_0_1, "tensor_put", "put",
                     error) != GEMMD_OK)
         return NULL;
-    if (check_put(&put, &tensor, &scale, error) != GEMMD_OK)
+    if (check_put(&put, &content, error) != GEMMD_OK)
         return NULL;
     const struct gemmd_call call = {.timeout_ms = put.timeout_ms,
                                     .request_id = put.request_id,
                                     .traceparent = put.traceparent,
                                     .user = put.user};
-    const struct exchange *exchange = put.scale != NULL ? &put_scaled_exchange : &put_exchange;
+    const struct exchange *exchange =
+        put.scale != NULL || put.format != NULL ? &put_file_exchange : &put_exchange;
     struct gemmd_request *request = request_new(client, exchange, &call, error);
     if (request == NULL)
         return NULL;
-    write_put(request, &put, &tensor, &scale);
-    if (put_write_body(request, &tensor, put.scale != NULL ? &scale : NULL, error) != GEMMD_OK) {
+    write_put(request, &put, &content);
+    if (put_write_body(request, &put, &content, error) != GEMMD_OK) {
         gemmd_request_free(request);
         return NULL;
     }

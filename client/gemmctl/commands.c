@@ -44,7 +44,8 @@ const struct command commands[] = {
     {"tensor put", FOR_TENSOR_PUT, 2, 2, "NAME FILE",
      "keep a tensor on the daemon; nothing is sent if the daemon has the same content",
      "  gemmctl tensor put weights W.npy\n"
-     "  gemmctl tensor put table t.bin --shape 512,512 --dtype bf16 --evictable\n",
+     "  gemmctl tensor put table t.bin --shape 512,512 --dtype bf16 --evictable\n"
+     "  gemmctl tensor put layer layer.safetensors --packed gptq\n",
      command_tensor_put},
     {"tensor get", FOR_TENSOR_GET, 1, 1, "NAME [-o FILE]", "fetch a tensor from the daemon",
      "  gemmctl tensor get weights -o W.npy\n", command_tensor_get},

@@ -107,16 +107,25 @@ static int write_result(const struct context *context, const struct formats *for
     const enum format format = formats_out(formats, path, FORMAT_NPY);
     const bool has_scales = option == OPTION_SCALE && beside.array.rank > 0,
                together = has_scales && beside.path == NULL && format == FORMAT_SAFETENSORS;
+    const bool is_file = result->dtype == GEMMD_DTYPE_COUNT; /* of packed weights */
     struct fault fault = {0};
     struct tensor tensor;
     const struct save_file files[] = {
-        {path, name, format, &tensor, together ? &beside.array : NULL},
+        {path, name, is_file ? FORMAT_RAW : format, &tensor, together ? &beside.array : NULL},
         {beside.path, beside.name,
          beside.path != NULL ? formats_out(formats, beside.path, FORMAT_NPY) : FORMAT_NPY,
          &beside.array, NULL},
     };
-    (void)tensor_init(&tensor, result->dtype, result->dims, result->rank, result->data);
-    if (beside_check(&beside, option, &fault) != GEMMD_OK ||
+    if (is_file)
+        (void)tensor_init(&tensor, GEMMD_I8, &result->bytes, 1, result->data);
+    else
+        (void)tensor_init(&tensor, result->dtype, result->dims, result->rank, result->data);
+    if (is_file && formats_out(formats, path, FORMAT_SAFETENSORS) != FORMAT_SAFETENSORS)
+        fault_set(
+            &fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
+            "the tensor is packed weights, whose file is a safetensors file; name a file that "
+            "ends in .safetensors");
+    if (fault.code != GEMMD_OK || beside_check(&beside, option, &fault) != GEMMD_OK ||
         save(files, beside.path != NULL ? 2 : 1, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
     const struct report_work work = {.scale_path = has_scales && !together ? beside.path

@@ -71,6 +71,13 @@ static int gemm_prepare(const struct context *context, struct gemmd_client *clie
     }
     if (gemm_look_at_residents(client, run->residents, &paths, &run->request, &error) != GEMMD_OK)
         return fail_request(context, &error);
+    if (paths.resident_b != NULL && paths.resident_b->dtype == GEMMD_DTYPE_COUNT) {
+        struct tensor *packed = &run->residents[1];
+        packed->rank = 0; /* the weights are no array */
+        if (gemm_request_settle_packed(&run->request, packed->dims[0], packed->dims[1], &fault) !=
+            GEMMD_OK)
+            return fail_fault(context, &fault);
+    }
     if (operands_open(&run->operands, &paths, &run->request, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
     if (!gemm_request_result(&run->request, NULL, &run->c)) {

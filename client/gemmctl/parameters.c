@@ -137,7 +137,10 @@ enum gemmd_error resident_look(struct gemmd_client *client, const char *name, st
     struct gemmd_result result;
     gemmd_result_init(&result, sizeof result);
     enum gemmd_error code = gemmd_tensor_stat(client, name, NULL, &result, error);
-    if (code == GEMMD_OK) /* libgemmd has checked the shape */
+    if (code == GEMMD_OK && result.dtype == GEMMD_DTYPE_COUNT)
+        *tensor = (struct tensor){
+            .dtype = result.dtype, .rank = 2, .dims = {result.dims[0], result.dims[1]}};
+    else if (code == GEMMD_OK) /* libgemmd has checked the shape */
         (void)tensor_init(tensor, result.dtype, result.dims, result.rank, NULL);
     else if (code == GEMMD_ERR_NOT_FOUND)
         snprintf(error->message, sizeof error->message, "there is no tensor '%s'", name);
@@ -155,6 +158,13 @@ enum gemmd_error resident_take(struct gemmd_client *client, const struct paramet
     enum gemmd_error code = resident_look(client, name, tensor, error);
     if (code != GEMMD_OK)
         return code;
+    if (tensor->dtype == GEMMD_DTYPE_COUNT &&
+        (table != &gemm_parameter_table || strcmp(parameter, "b") != 0)) {
+        *error = (struct gemmd_error_info){.code = GEMMD_ERR_UNSUPPORTED};
+        snprintf(error->message, sizeof error->message,
+                 "the tensor '%.128s' is packed weights, which can only be B of gemm", name);
+        return error->code;
+    }
     /* Setting the parameter cannot fail: the daemon knows the name, and the parameter is not set
      * yet. */
     (void)parameter_set(table, request, parameter, name, &(struct fault){0});

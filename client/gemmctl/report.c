@@ -59,12 +59,12 @@ static void print_result(const struct gemmd_result *result, const char *path, co
     for (int i = 0; i < STAGES; i++)
         if (stages[i].ms >= 0)
             json_object_set_new(timing, stages[i].name, json_real(stages[i].ms));
-    json_t *root = json_pack(
-        "{s:i, s:o, s:o, s:s, s:I, s:o, s:i, s:i, s:o, s:f, s:o}", "version", PRINT_JSON_VERSION,
-        "output", print_text(path), "shape", shape, "dtype", gemmd_dtype_name(result->dtype),
-        "bytes", (json_int_t)result->bytes, "kernel", print_text(result->kernel), "batch",
-        (int)result->batch, "attempts", (int)result->attempts, "request_id",
-        print_text(result->request_id), "elapsed_ms", result->elapsed_ms, "timing_ms", timing);
+    json_t *root = json_pack("{s:i, s:o, s:o, s:s, s:I, s:o, s:i, s:i, s:o, s:f, s:o}", "version",
+                             PRINT_JSON_VERSION, "output", print_text(path), "shape", shape,
+                             "dtype", result->type, "bytes", (json_int_t)result->bytes, "kernel",
+                             print_text(result->kernel), "batch", (int)result->batch, "attempts",
+                             (int)result->attempts, "request_id", print_text(result->request_id),
+                             "elapsed_ms", result->elapsed_ms, "timing_ms", timing);
     const double rate = work_per_second(work, result->elapsed_ms);
     if (root != NULL && rate > 0)
         json_object_set_new(root, work->flops > 0 ? "gigaflops_per_second" : "gigabytes_per_second",
@@ -118,7 +118,7 @@ static void print_line(const struct gemmd_result *result, const char *path,
     fprintf(stderr, "%s%s: %s %s",
             path != NULL && strcmp(path, "-") == 0 ? "standard output" : name,
             path == NULL ? " (dropped)" : "", report_shape(result->rank, result->dims, shape),
-            gemmd_dtype_name(result->dtype));
+            result->type);
     if (work->scale_path != NULL)
         fprintf(stderr, " with scales %s",
                 report_shape(result->scale_rank, result->scale_dims, shape));
@@ -180,13 +180,13 @@ int report_stored(const struct context *context, const struct gemmd_result *resu
         print_json(json_pack("{s:i, s:o, s:s, s:o, s:s, s:I, s:o, s:i, s:o, s:f}", "version",
                              PRINT_JSON_VERSION, "name", print_text(name), "put",
                              words[result->put], "shape", shape_json(result->rank, result->dims),
-                             "dtype", gemmd_dtype_name(result->dtype), "bytes",
-                             (json_int_t)result->bytes, "etag", print_text(result->etag),
-                             "attempts", (int)result->attempts, "request_id",
-                             print_text(result->request_id), "elapsed_ms", result->elapsed_ms));
+                             "dtype", result->type, "bytes", (json_int_t)result->bytes, "etag",
+                             print_text(result->etag), "attempts", (int)result->attempts,
+                             "request_id", print_text(result->request_id), "elapsed_ms",
+                             result->elapsed_ms));
     else if (!option_flag(arguments, OPTION_QUIET))
         printf("%s: %s, %s %s, %llu bytes\n", name, computed ? "stored" : sentences[result->put],
-               report_shape(result->rank, result->dims, shape), gemmd_dtype_name(result->dtype),
+               report_shape(result->rank, result->dims, shape), result->type,
                (unsigned long long)result->bytes);
     return EXIT_OK;
 }

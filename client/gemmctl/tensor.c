@@ -41,7 +41,7 @@ static void list_tensor(const struct gemmd_tensor *tensor, void *user)
         return;
     if (listing->array == NULL) {
         snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)tensor->bytes);
-        const char *const cells[COLUMNS] = {tensor->name, gemmd_dtype_name(tensor->dtype),
+        const char *const cells[COLUMNS] = {tensor->name, tensor->type,
                                             report_shape(tensor->rank, tensor->dims, shape), bytes,
                                             tensor->evictable ? "yes" : "no"};
         table_add(&listing->table, cells);
@@ -50,12 +50,15 @@ static void list_tensor(const struct gemmd_tensor *tensor, void *user)
     json_t *dims = json_array();
     for (uint32_t i = 0; i < tensor->rank; i++)
         json_array_append_new(dims, json_integer((json_int_t)tensor->dims[i]));
-    json_array_append_new(listing->array,
-                          json_pack("{s:o, s:s, s:o, s:I, s:o, s:b}", "name",
-                                    print_text(tensor->name), "dtype",
-                                    gemmd_dtype_name(tensor->dtype), "shape", dims, "bytes",
-                                    (json_int_t)tensor->bytes, "etag", print_text(tensor->etag),
-                                    "evictable", tensor->evictable));
+    json_t *described =
+        json_pack("{s:o, s:o, s:o, s:I, s:o, s:b}", "name", print_text(tensor->name), "dtype",
+                  print_text(tensor->type), "shape", dims, "bytes", (json_int_t)tensor->bytes,
+                  "etag", print_text(tensor->etag), "evictable", tensor->evictable);
+    if (tensor->format[0] != '\0') {
+        json_object_set_new(described, "format", print_text(tensor->format));
+        json_object_set_new(described, "group", json_integer((json_int_t)tensor->group));
+    }
+    json_array_append_new(listing->array, described);
 }
 
 int command_tensor_ls(const struct context *context)

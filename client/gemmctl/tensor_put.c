@@ -187,11 +187,29 @@ static enum gemmd_error source_open(const struct arguments *arguments, struct so
                : code;
 }
 
+/* Opens a file of packed weights, which libgemmd reads. */
+static enum gemmd_error packed_open(const struct arguments *arguments, struct source *source,
+                                    struct fault *fault)
+{
+    static const enum option_id of_arrays[] = {OPTION_DTYPE, OPTION_SHAPE, OPTION_SCALE,
+                                               OPTION_CONTIGUOUS};
+    for (size_t i = 0; i < sizeof of_arrays / sizeof *of_arrays; i++)
+        if (arguments->values[of_arrays[i]] != NULL)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "--%s is not for packed weights",
+                             options[of_arrays[i]].name);
+    return input_open(&source->input, arguments->operands[1], fault);
+}
+
 /* Opens the file of the tensor, and the file of its scales if there is one. */
 static enum gemmd_error sources_open(const struct arguments *arguments, struct source *source,
                                      const struct formats *formats, struct fault *fault)
 {
     const char *scale = arguments->values[OPTION_SCALE];
+    if (arguments->values[OPTION_PACKED] != NULL)
+        return packed_open(arguments, source, fault);
+    if (arguments->values[OPTION_BITS] != NULL)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "--bits is for packed weights, which need --packed");
     enum gemmd_error code = source_open(
         arguments, source, formats_in(formats, arguments->operands[1], FORMAT_NPY), fault);
     if (code == GEMMD_OK && scale != NULL)
@@ -217,8 +235,10 @@ int command_tensor_put(const struct context *context)
     struct gemmd_result result;
     struct gemmd_error_info error;
     struct fault fault = {0};
+    uint32_t bits;
     int code;
-    if (!formats_read(arguments, &formats, problem))
+    if (!formats_read(arguments, &formats, problem) ||
+        !option_count(arguments, OPTION_BITS, 0, &bits, problem))
         return fail_usage(context, problem);
     struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
@@ -229,10 +249,17 @@ int command_tensor_put(const struct context *context)
     }
     gemmd_tensor_put_init(&put, sizeof put);
     put.name = arguments->operands[0];
-    put.dtype = source.tensor.dtype;
-    put.rank = source.tensor.rank;
-    memcpy(put.dims, source.tensor.dims, sizeof put.dims);
-    put.data = source.tensor.data;
+    put.format = arguments->values[OPTION_PACKED];
+    if (put.format != NULL) {
+        put.data = source.input.data;
+        put.data_bytes = source.input.bytes;
+        put.bits = bits;
+    } else {
+        put.dtype = source.tensor.dtype;
+        put.rank = source.tensor.rank;
+        memcpy(put.dims, source.tensor.dims, sizeof put.dims);
+        put.data = source.tensor.data;
+    }
     put.scale = source.scale.data;
     put.scale_rank = source.scale.rank;
     memcpy(put.scale_dims, source.scale.dims, sizeof put.scale_dims);

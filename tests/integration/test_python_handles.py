@@ -9,13 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from test_packed import Packed
+from test_packed import Packed, assert_restored
 from test_python_client import client, transport, whole  # noqa: F401 (fixtures)
-from test_tensors import SAFETENSORS, Tensors
 
 import gemmd_client
-from gemmd_client import Client
-from gemmd_client.errors import Gone, NoRoom, NotFound
+from gemmd_client import AsyncClient, Client
+from gemmd_client.errors import Gone, Malformed, NoRoom, NotFound
 
 
 @pytest.fixture
@@ -200,11 +199,14 @@ def test_the_transposed_of_a_tensor(client, tensor):
         client.put(tensor.name, four).T
 
 
-def test_packed_weights(client, url, named, rng):
-    """The client does not write their files, but multiplies by them."""
+def test_packed_weights(client, named, rng, tmp_path):
     packed = Packed("gptq", 4, 128, 64, 64, rng)
-    Tensors(url).send("PUT", named, packed.body(), {"Content-Type": SAFETENSORS}, **packed.parameters())
-    tensor, = [each for each in client.tensors() if each.name == named]
+    file = tmp_path / "layer.safetensors"
+    file.write_bytes(packed.body())
+    for given in (packed.body(), file):
+        tensor = client.put_packed(named, given, "gptq", bits=4)
+    assert tensor == next(each for each in client.tensors() if each.name == named)
+    assert_restored(client.get_packed(tensor), packed)
     assert (tensor.format, tensor.dtype, tensor.shape) == ("gptq", ml_dtypes.uint4, (128, 64))
     assert "gptq" in tensor._repr_html_()
     a = rng.uniform(-1, 1, (3, 128)).astype(ml_dtypes.bfloat16)
@@ -220,7 +222,15 @@ def test_packed_weights(client, url, named, rng):
                  lambda: client.attention(tensor, tensor, tensor)):
         with pytest.raises((TypeError, ValueError)):
             call()
+    with pytest.raises(Malformed, match="weight_packed"):
+        client.put_packed(named, file, "compressed-tensors")
     assert client.put(named, packed.weights).format is None
+
+    async def awaited():
+        async with AsyncClient(client.url) as other:
+            return await other.get_packed(await other.put_packed(named, file, "gptq", evictable=True))
+
+    assert_restored(asyncio.run(awaited()), packed)
 
 
 def test_jobs_are_futures(client, rng):

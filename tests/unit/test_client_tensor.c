@@ -333,7 +333,7 @@ START_TEST(fetches_into_memory_of_either_side)
     const char *line = "GET /tensors/w HTTP/1.1\r\n";
     const char *asked = fake_request(talk.server, 0)->head;
     ck_assert_msg(strncmp(asked, line, strlen(line)) == 0, "%s", asked);
-    ck_assert_ptr_nonnull(strstr(asked, "\r\nAccept: application/octet-stream\r\n"));
+    ck_assert_ptr_nonnull(strstr(asked, "\r\nAccept: */*\r\n"));
     fake_free(talk.server);
 }
 END_TEST

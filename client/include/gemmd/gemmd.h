@@ -333,6 +333,10 @@ struct gemmd_result {
     uint64_t scale_bytes;
     uint32_t scale_rank; /* number of dimensions of the scales, 1 ... 8 */
     uint64_t scale_dims[8];
+    char type[16]; /* of a tensor that was put, fetched or looked at: the daemon's name of its type,
+                      such as "bf16". If the tensor has packed weights, the name is, for example,
+                      "u4", `dtype` is GEMMD_DTYPE_COUNT, `dims` are k and n of the matrix, and
+                      `bytes` and `data` are those of the safetensors file. Since version 0.2 */
 };
 
 /* Zeroes the structure; `size` is sizeof(struct gemmd_result). */
@@ -497,6 +501,14 @@ struct gemmd_tensor_put {
     uint64_t scale_dims[8]; /* each at least 1 */
     int32_t contiguous; /* 1: the device keeps the rows one after another, as gemmd_conv2d() wants a
                            resident X; default 0. Since version 0.2 */
+    /* Packed weights, which PROTOCOL.md describes: the name of the format of their file, such as
+     * "gptq". `data` is then a safetensors file of `data_bytes` bytes, which tells its types and
+     * shapes: `dtype`, `rank`, `dims`, `scale` and `contiguous` keep their defaults. The tensor can
+     * be b_tensor of products whose A is of GEMMD_F16 or GEMMD_BF16. NULL: `data` is an array.
+     * Since version 0.2. */
+    const char *format;
+    uint64_t data_bytes;
+    uint32_t bits; /* width of packed weights, 4 or 8; 0: the daemon's default */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_tensor_put). */
@@ -520,7 +532,9 @@ GEMMD_API struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *cli
                                                         struct gemmd_error_info *error);
 
 /* Fetches a tensor, and with call->scales its scales: tensor and scales are those of struct
- * gemmd_tensor_put. GEMMD_ERR_USAGE with field "bytes": call->data is smaller than the tensor. */
+ * gemmd_tensor_put. Of packed weights, fetches a safetensors file in which every tensor has the
+ * bytes that were put. GEMMD_ERR_USAGE with field "bytes": call->data is smaller than the tensor or
+ * the file. */
 GEMMD_API enum gemmd_error gemmd_tensor_get(struct gemmd_client *client, const char *name,
                                             const struct gemmd_call *call,
                                             struct gemmd_result *result,
@@ -563,6 +577,10 @@ struct gemmd_tensor {
     uint64_t dims[8];
     uint64_t bytes;
     int32_t evictable;
+    char type[16];   /* the daemon's name of the type: "bf16", or "u4" of packed weights. This
+                        member and those below are there since version 0.2 */
+    char format[24]; /* of the file of packed weights, such as "gptq"; "": the tensor has none */
+    uint64_t group;  /* steps of k that have one scale; 0: the tensor has no packed weights */
 };
 
 /* Lists the tensors of the tenant whose token the client sends. Calls `each` for every tensor once

@@ -134,16 +134,30 @@ static void describe_fixed_model(const struct fixed_model *fixed, struct service
     model->output_count = fixed->output_count;
 }
 
-/* Whether a resident tensor can be the right operand of a product. */
-static bool is_layer(const struct tensor *w)
+/* The right operand of a layer's products: the resident tensor, or, of packed weights, the matrix,
+ * whose type is that of X: f16 if the scales are of f16, else bf16. */
+static struct tensor layer_matrix(const struct resident *weight)
 {
-    return (w->rank == 2 || w->rank == 3) &&
-           dtype_offers_out(w->dtype, dtype_default_out(w->dtype));
+    const struct packed_file *packed = resident_packed(weight);
+    if (packed == NULL)
+        return *resident_tensor(weight);
+    return (struct tensor){.dtype =
+                               packed->layout.scale_dtype == GEMMD_F16 ? GEMMD_F16 : GEMMD_BF16,
+                           .rank = 2,
+                           .dims = {packed->layout.k, packed->layout.n}};
+}
+
+/* Whether a resident tensor can be the right operand of a product. */
+static bool is_layer(const struct resident *weight)
+{
+    const struct tensor w = layer_matrix(weight);
+    return (w.rank == 2 || w.rank == 3) && dtype_offers_out(w.dtype, dtype_default_out(w.dtype));
 }
 
 /* Whether a resident tensor can be the filters of a convolution. */
-static bool is_conv_layer(const struct tensor *w)
+static bool is_conv_layer(const struct resident *weight)
 {
+    const struct tensor *w = resident_tensor(weight);
     return w->rank == 4 && (w->dtype == GEMMD_F32 || w->dtype == GEMMD_F16 ||
                             w->dtype == GEMMD_BF16 || w->dtype == GEMMD_I8);
 }
@@ -174,7 +188,7 @@ static void describe_conv_layer(struct resident *weight, struct model *model)
 
 static void describe_layer(struct resident *weight, struct model *model)
 {
-    const struct tensor *w = resident_tensor(weight);
+    const struct tensor matrix = layer_matrix(weight), *w = &matrix;
     const enum gemmd_dtype out = dtype_default_out(w->dtype);
     const uint64_t *shape = w->dims + (w->rank - 2);
     struct model_layer *layer = &model->layer;
@@ -185,7 +199,7 @@ static void describe_layer(struct resident *weight, struct model *model)
                             .stats = resident_stats(weight),
                             .inputs = layer->inputs,
                             .outputs = layer->outputs,
-                            .input_count = 5,
+                            .input_count = resident_packed(weight) != NULL ? 3 : 5,
                             .output_count = 1,
                             .listed_count = 1};
     stpcpy(stpcpy(layer->name, MODEL_LINEAR), resident_name(weight));
@@ -219,7 +233,7 @@ static enum gemmd_error no_such_model(const char *name, struct fault *fault)
 /* The kinds of layers, by the beginnings of their names. */
 struct layer_kind {
     const char *prefix;
-    bool (*is_layer)(const struct tensor *w);
+    bool (*is_layer)(const struct resident *weight);
     void (*describe)(struct resident *weight, struct model *model);
 };
 static const struct layer_kind layer_kinds[] = {{MODEL_CONV, is_conv_layer, describe_conv_layer},
@@ -237,7 +251,7 @@ static enum gemmd_error find_layer(const struct layer_kind *kind, struct service
         services->tensors, name + strlen(kind->prefix), tenant, &weight, &reason);
     if (code != GEMMD_OK)
         return fault_set(fault, code, NULL, "%s", reason.detail);
-    if (kind->is_layer(resident_tensor(weight))) {
+    if (kind->is_layer(weight)) {
         kind->describe(weight, model);
         return GEMMD_OK;
     }
@@ -287,7 +301,7 @@ static bool each_layer(const struct layer_kind *kind, struct services *services,
         for (uint32_t i = 0; i < count; i++) {
             struct model model;
             snprintf(after, sizeof after, "%s", resident_name(page[i]));
-            if (goes_on && kind->is_layer(resident_tensor(page[i]))) {
+            if (goes_on && kind->is_layer(page[i])) {
                 kind->describe(page[i], &model);
                 goes_on = visit(context, &model);
             }

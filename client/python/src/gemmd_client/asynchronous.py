@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -117,6 +118,17 @@ class AsyncClient:
         """Fetches a resident tensor and its scales, like Client.get_scaled()."""
         found: tuple[Array, Array | None] = await self._call(self._client.get_scaled, tensor)
         return found
+
+    async def put_packed(self, name: str, file: bytes | os.PathLike[str], form: str, *, bits: int | None = None,
+                         evictable: bool = False) -> Tensor:
+        """Makes packed weights resident, like Client.put_packed()."""
+        tensor: Tensor = await self._call(self._client.put_packed, name, file, form, bits=bits, evictable=evictable)
+        return tensor
+
+    async def get_packed(self, tensor: Tensor | str) -> bytes:
+        """Fetches packed weights as a safetensors file, like Client.get_packed()."""
+        file: bytes = await self._call(self._client.get_packed, tensor)
+        return file
 
     async def delete(self, tensor: Tensor | str) -> None:
         """Deletes a resident tensor, like Client.delete()."""

@@ -588,6 +588,27 @@ class Client:
                                     headers=headers)
         return Tensor.described(description(answer), self)
 
+    def put_packed(self, name: str, file: bytes | os.PathLike[str], form: str, *, bits: int | None = None,
+                   evictable: bool = False) -> Tensor:
+        """Makes packed weights resident under a name, and replaces what had the name. `file` is a safetensors file of one
+        layer, or its path; `form` is its format, such as "gptq" or "awq", and `bits` the width of the weights. The
+        tensor can be b of products whose a is of float16 or bfloat16. NoRoom: the device has no room for it."""
+        body = np.fromfile(file, np.uint8) if isinstance(file, os.PathLike) else np.frombuffer(file, np.uint8)
+        parameters: dict[str, Any] = {"format": form}
+        if bits is not None:
+            parameters["bits"] = bits
+        if evictable:
+            parameters["evictable"] = 1
+        answer = self._http.request("PUT", _path(name), parameters, [body], timeout=self.timeout,
+                                    headers={"Content-Type": "application/vnd.safetensors"})
+        return Tensor.described(description(answer), self)
+
+    def get_packed(self, tensor: Tensor | str) -> bytes:
+        """Fetches packed weights as a safetensors file, in which every tensor has the bytes that were put. NotFound:
+        there is no tensor of the name."""
+        return bytes(self._http.request("GET", _path(tensor), timeout=self.timeout,
+                                        headers={"Accept": "application/vnd.safetensors"}).body)
+
     def _held(self, name: str, array: Array, scale: Array | None, evictable: bool) -> Tensor | None:
         """Returns the resident tensor if the name has this one already."""
         path = _path(name)
@@ -603,8 +624,8 @@ class Client:
         """Fetches a resident tensor, without its scales. NotFound: there is no tensor of the
         name; TypeError: it has packed weights, which are several arrays."""
         if isinstance(tensor, Tensor) and tensor.format is not None:
-            raise TypeError(f"the tensor {tensor.name} has packed weights, which are several arrays; they can only be "
-                            "b of a product")
+            raise TypeError(f"the tensor {tensor.name} has packed weights, which are several arrays; get_packed() "
+                            "returns their file")
         if isinstance(tensor, Tensor) and tensor.is_transposed:
             return self.get(tensor.T).T
         return computed(self._http.request("GET", _path(tensor), timeout=self.timeout, result=True))
