@@ -13,6 +13,7 @@ void gemmd_attention_init(struct gemmd_attention *attention, size_t size)
         .batch = 1,
         .dtype = GEMMD_F16,
         .window = GEMMD_WINDOW_NONE,
+        .window_right = GEMMD_WINDOW_NONE,
         .scale = GEMMD_SCALE_DEFAULT,
         .priority = GEMM_PRIORITY_DEFAULT,
     };
@@ -25,6 +26,13 @@ _Static_assert((int)GEMMD_LAYOUT_BHSD == (int)ATTENTION_BHSD &&
 _Static_assert((int)GEMMD_MASK_ADD == (int)ATTENTION_MASK_ADD &&
                    (int)GEMMD_MASK_BOOL == (int)ATTENTION_MASK_BOOL,
                "masks are proto's");
+
+static enum attention_lens lens_of(const struct gemmd_attention *attention)
+{
+    return attention->lens_q == NULL ? ATTENTION_LENS_NONE
+           : attention->ragged != 0  ? ATTENTION_LENS_RAGGED
+                                     : ATTENTION_LENS_PADDED;
+}
 
 static void attention_write_parameters(struct query *query, const struct gemmd_attention *attention)
 {
@@ -40,10 +48,13 @@ static void attention_write_parameters(struct query *query, const struct gemmd_a
     query_add_u64_unless(query, "causal", (uint64_t)attention->causal, 0);
     if (attention->window != GEMMD_WINDOW_NONE)
         query_add_u64(query, "window", (uint64_t)attention->window);
+    if (attention->window_right != GEMMD_WINDOW_NONE)
+        query_add_u64(query, "window_right", (uint64_t)attention->window_right);
     query_add_f64_unless(query, "scale", attention->scale, GEMMD_SCALE_DEFAULT);
     query_add_f64_unless(query, "softcap", attention->softcap, 0);
-    if (attention->lens_q != NULL)
-        query_add_u64(query, "lens", 1);
+    query_add_choice_unless(query, "lens", lens_of(attention), ATTENTION_LENS_NONE);
+    query_add_u64_unless(query, "alibi", attention->slopes != NULL, 0);
+    query_add_u64_unless(query, "sinks", attention->sinks != NULL, 0);
     query_add_choice_unless(query, "mask", (uint32_t)attention->mask_kind, GEMMD_MASK_NONE);
     query_add_u64_unless(query, "mask_batch", attention->mask_batch, 0);
     query_add_u64_unless(query, "mask_heads", attention->mask_heads, 0);
@@ -105,6 +116,10 @@ static enum gemmd_error attention_check_operands(const struct gemmd_attention *a
     if ((attention->lens_q == NULL) != (attention->lens_kv == NULL))
         return failure_set(error, GEMMD_ERR_USAGE, attention->lens_q == NULL ? "lens_q" : "lens_kv",
                            "one of lens_q and lens_kv is NULL; set both or neither");
+    if (attention->ragged != 0 && attention->lens_q == NULL)
+        return failure_set(
+            error, GEMMD_ERR_USAGE, "ragged",
+            "ragged is 1 and lens_q is NULL; ragged entries need lens_q and lens_kv");
     if ((attention->mask == NULL) != (attention->mask_kind == GEMMD_MASK_NONE))
         return failure_set(error, GEMMD_ERR_USAGE, "mask",
                            "one of mask and mask_kind is set; set both or neither");
@@ -119,9 +134,9 @@ static enum gemmd_error attention_write_body(struct gemmd_request *request,
                                              const struct attention_request *asked,
                                              struct gemmd_error_info *error)
 {
-    const void *const operands[OPERAND_TABLE_MAX] = {attention->lens_q, attention->lens_kv,
-                                                     attention->q,      attention->k,
-                                                     attention->v,      attention->mask};
+    const void *const operands[OPERAND_TABLE_MAX] = {
+        attention->lens_q, attention->lens_kv, attention->slopes, attention->sinks,
+        attention->q,      attention->k,       attention->v,      attention->mask};
     return compute_write_body(request, &attention_operand_table, asked, operands, "sq", error);
 }
 

@@ -28,16 +28,29 @@ static bool mask_is_whole(const struct attention_problem *p)
     return (p->batch > 1 ? p->mask_strides.batch : p->mask_strides.head) == 0;
 }
 
+/* Whether a problem is divided by the entries of its batch, and not by heads. */
+static bool divides_by_entries(const struct attention_problem *p)
+{
+    return p->batch > 1 && !p->ragged;
+}
+
 static bool attention_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
 {
     const struct attention_problem *p = problem;
-    const uint64_t lse_dims[] = {p->batch, p->heads, p->sq};
-    uint64_t lens, lse;
-    if (!size_tensor_bytes(GEMMD_I32, &p->batch, 1, &lens) ||
-        !size_tensor_bytes(GEMMD_F32, lse_dims, 3, &lse))
+    const uint64_t lse_dims[] = {attention_entries_apart(p), p->heads, p->sq};
+    const uint64_t lens_dim = p->ragged ? p->batch + 1 : p->batch;
+    uint64_t lens, lse, heads;
+    if (!size_tensor_bytes(GEMMD_I32, &lens_dim, 1, &lens) ||
+        !size_tensor_bytes(GEMMD_F32, lse_dims, 3, &lse) ||
+        !size_tensor_bytes(GEMMD_F32, &p->heads, 1, &heads))
         return false;
     if (p->lens_q != NULL)
         parts[ATTENTION_PART_LENS_Q].bytes = parts[ATTENTION_PART_LENS_KV].bytes = lens;
+    parts[ATTENTION_PART_LENS_Q].is_whole = parts[ATTENTION_PART_LENS_KV].is_whole = p->ragged;
+    parts[ATTENTION_PART_SLOPES].bytes = p->slopes != NULL ? heads : 0;
+    parts[ATTENTION_PART_SINKS].bytes = p->sinks != NULL ? heads : 0;
+    parts[ATTENTION_PART_SLOPES].is_whole = parts[ATTENTION_PART_SINKS].is_whole =
+        divides_by_entries(p);
     if (p->lse != NULL)
         parts[ATTENTION_PART_LSE].bytes = lse;
     parts[ATTENTION_PART_MASK].is_whole = mask_is_whole(p);
@@ -78,8 +91,9 @@ static double mask_bytes(const struct attention_problem *p)
 static double attention_moved_bytes(const void *problem)
 {
     const struct attention_problem *a = problem;
-    const double queries = (double)a->batch * (double)a->heads * (double)a->sq;
-    const double keys = (double)a->batch * (double)a->kv_heads * (double)a->skv;
+    const double entries = (double)attention_entries_apart(a);
+    const double queries = entries * (double)a->heads * (double)a->sq;
+    const double keys = entries * (double)a->kv_heads * (double)a->skv;
     const double widths = (double)(a->d + a->dv);
     return (queries + keys) * widths * dtype_size(a->dtype) + mask_bytes(a) +
            (a->lse != NULL ? queries * (double)sizeof *a->lse : 0);
@@ -116,7 +130,7 @@ static uint64_t attention_units(const struct operation_kernel *kernel, const voi
 {
     const struct attention_problem *p = problem;
     (void)kernel;
-    if (p->batch > 1)
+    if (divides_by_entries(p))
         return p->batch;
     return heads_are_whole(p) ? p->kv_heads : 0;
 }
@@ -124,7 +138,7 @@ static uint64_t attention_units(const struct operation_kernel *kernel, const voi
 static void attention_divide(const void *problem, struct operation_range units, void *some)
 {
     const struct attention_problem *p = problem;
-    const bool by_entries = p->batch > 1;
+    const bool by_entries = divides_by_entries(p);
     const struct attention_range range = {
         .first_entry = by_entries ? units.first : 0,
         .entries = by_entries ? units.count : p->batch,
@@ -185,6 +199,84 @@ static bool attention_warm(uint32_t index, void *problem)
     return true;
 }
 
+static bool has_mask(const void *problem)
+{
+    return ((const struct attention_problem *)problem)->mask != NULL;
+}
+
+static void give_mask(void *problem)
+{
+    static const char mask;
+    struct attention_problem *p = problem;
+    p->mask = &mask;
+    p->mask_dtype = p->dtype;
+}
+
+static bool has_offset(const void *problem)
+{
+    return ((const struct attention_problem *)problem)->has_offset;
+}
+
+static void give_offset(void *problem)
+{
+    ((struct attention_problem *)problem)->has_offset = true;
+}
+
+static bool has_window_right(const void *problem)
+{
+    return ((const struct attention_problem *)problem)->right_windowed;
+}
+
+static void give_window_right(void *problem)
+{
+    ((struct attention_problem *)problem)->right_windowed = true;
+}
+
+static bool is_ragged(const void *problem)
+{
+    return ((const struct attention_problem *)problem)->ragged;
+}
+
+static void give_ragged(void *problem)
+{
+    static const int32_t lengths[2];
+    struct attention_problem *p = problem;
+    p->ragged = true;
+    p->lens_q = p->lens_kv = lengths;
+}
+
+static bool has_slopes(const void *problem)
+{
+    return ((const struct attention_problem *)problem)->slopes != NULL;
+}
+
+static void give_slopes(void *problem)
+{
+    static const float slopes;
+    ((struct attention_problem *)problem)->slopes = &slopes;
+}
+
+static bool has_sinks(const void *problem)
+{
+    return ((const struct attention_problem *)problem)->sinks != NULL;
+}
+
+static void give_sinks(void *problem)
+{
+    static const float sinks;
+    ((struct attention_problem *)problem)->sinks = &sinks;
+}
+
+static const struct operation_property attention_properties[] = {
+    {"mask", "mask", has_mask, give_mask},
+    {"offset", "offset", has_offset, give_offset},
+    {"window_right", "window_right", has_window_right, give_window_right},
+    {"lens=ragged", "lens", is_ragged, give_ragged},
+    {"alibi", "alibi", has_slopes, give_slopes},
+    {"sinks", "sinks", has_sinks, give_sinks},
+    {NULL, NULL, NULL, NULL},
+};
+
 static void attention_known_init(uint32_t index, void *memory, void *problem)
 {
     known_attention_init(problem, (enum gemmd_dtype)(index / 2), index % 2, memory);
@@ -197,6 +289,8 @@ const struct operation operation_attention = {
     .results = 2,
     .fields = {[ATTENTION_PART_LENS_Q] = offsetof(struct attention_problem, lens_q),
                [ATTENTION_PART_LENS_KV] = offsetof(struct attention_problem, lens_kv),
+               [ATTENTION_PART_SLOPES] = offsetof(struct attention_problem, slopes),
+               [ATTENTION_PART_SINKS] = offsetof(struct attention_problem, sinks),
                [ATTENTION_PART_Q] = offsetof(struct attention_problem, q),
                [ATTENTION_PART_K] = offsetof(struct attention_problem, k),
                [ATTENTION_PART_V] = offsetof(struct attention_problem, v),
@@ -216,6 +310,7 @@ const struct operation operation_attention = {
     .units = attention_units,
     .divide = attention_divide,
     .example = attention_example,
+    .properties = attention_properties,
     .warm = attention_warm,
     .known = {.bytes = KNOWN_ATTENTION_BYTES,
               .cases = 2 * GEMMD_DTYPE_COUNT,

@@ -142,8 +142,42 @@ static enum gemmd_error fault_of_name(const struct operation *operation,
                      strcmp(names, "none") == 0 ? "" : "auto, ", names);
 }
 
+bool operation_takes_property(const struct operation *operation,
+                              const struct operation_kernel *kernel,
+                              const struct operation_property *property, enum gemmd_dtype dtype)
+{
+    union operation_problem problem;
+    if (!operation->example(dtype, dtype, &problem))
+        return false;
+    property->give(&problem);
+    return kernel->takes(&problem);
+}
+
+/* The first property of the problem that no kernel of the device takes, where some kernel takes the
+ * problem's type; NULL: there is none. */
+static const struct operation_property *operation_not_offered(const struct operation *operation,
+                                                              const struct gemm_device *device,
+                                                              const void *problem)
+{
+    const enum gemmd_dtype dtype = operation->dtype(problem);
+    const struct operation_property *property = operation->properties;
+    union operation_problem plain;
+    if (property == NULL || !operation->example(dtype, dtype, &plain) ||
+        operation_first(operation, device, &plain, false) == NULL)
+        return NULL;
+    for (; property->name != NULL; property++) {
+        const struct operation_kernel *const *k = operation_kernels(operation, device->backend);
+        while (*k != NULL && (!operation_kernel_runs_on(operation, *k, device) ||
+                              !operation_takes_property(operation, *k, property, dtype)))
+            k++;
+        if (*k == NULL && property->has(problem))
+            return property;
+    }
+    return NULL;
+}
+
 /* Says which kernels take the problem, or, where the operation does not describe problems, which
- * types some kernel takes. */
+ * property no kernel takes or which types some kernel takes. */
 static enum gemmd_error fault_of_problem(const struct operation *operation,
                                          const struct gemm_device *device, const char *name,
                                          const void *problem, struct fault *fault)
@@ -161,6 +195,11 @@ static enum gemmd_error fault_of_problem(const struct operation *operation,
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
                          "kernel '%.32s' cannot compute this %s; kernel=auto can", name,
                          operation->name);
+    const struct operation_property *property = operation_not_offered(operation, device, problem);
+    if (property != NULL)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, property->parameter,
+                         "%s with %s is not offered on the %s backend", operation->name,
+                         property->name, backend);
     operation_list_dtypes(operation, device, list, sizeof list);
     return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "dtype",
                      "%s in %s is not offered on the %s backend; these types are: %s",

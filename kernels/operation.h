@@ -108,7 +108,7 @@ struct operation_kernel {
 };
 
 /* The operands and results that a problem points to. */
-enum { OPERATION_PARTS_MAX = 8, OPERATION_OPERANDS_MAX = 6 };
+enum { OPERATION_PARTS_MAX = 10, OPERATION_OPERANDS_MAX = 8 };
 struct operation_part {
     uint64_t bytes; /* from the problem's pointer on; 0: the problem has no such part */
     bool is_whole;  /* each of the problems of a divided problem needs all of it */
@@ -192,6 +192,16 @@ struct launch_cut {
 };
 
 struct operation_small_check; /* operations.h */
+
+/* A property of problems that not every backend computes, such as an operand that may be left out.
+ * `name` is what /info calls the property, and `parameter` the parameter of a request that gives a
+ * problem the property. */
+struct operation_property {
+    const char *name, *parameter;
+    bool (*has)(const void *problem);
+    /* Gives the property to a problem that `example` has made. */
+    void (*give)(void *problem);
+};
 
 struct operation {
     const char *name; /* "attention": in /info, in metrics and in messages */
@@ -277,6 +287,9 @@ struct operation {
     bool (*example)(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem);
     /* Another small problem, for kernels that take special problems only. NULL: there is none. */
     bool (*special_example)(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem);
+    /* The properties that not every backend computes; a name of NULL ends the list. NULL: all
+     * backends compute all problems that the operation offers. */
+    const struct operation_property *properties;
     /* Makes problem number `index` of the problems that load the code of all kernels; false: there
      * are no more. The pointers to optional operands and results only say whether these are
      * present. */
@@ -299,13 +312,19 @@ const struct operation_kernel *operation_preferred(const struct operation *opera
                                                    const struct operation_kernel *kernel,
                                                    const void *problem);
 
+/* Whether a kernel takes the problem that `example` makes with operands and a result of this type,
+ * once the problem has been given the property. */
+bool operation_takes_property(const struct operation *operation,
+                              const struct operation_kernel *kernel,
+                              const struct operation_property *property, enum gemmd_dtype dtype);
+
 /* Selects the kernel for a problem. `name` is a kernel's name or "auto". "auto" selects the first
  * kernel of the backend's list that takes the problem, or the faster kernel that this kernel names
  * (operation_preferred). For a small problem of an operation with small_in_group, it selects the
  * first that takes the problem and has run_group, if there is one. Returns GEMMD_ERR_UNSUPPORTED if
  * no kernel has the name or the named kernel does not take the problem; `fault` lists what would be
- * taken. Pure: the choice depends on the device and on everything in the problem but the values of
- * its operands. */
+ * taken, or names the property that no kernel of the device takes. Pure: the choice depends on the
+ * device and on everything in the problem but the values of its operands. */
 enum gemmd_error operation_select(const struct operation *operation,
                                   const struct gemm_device *device, const char *name,
                                   const void *problem, const struct operation_kernel **kernel,

@@ -53,6 +53,10 @@ struct attention_problem attention_subproblem(const struct attention_problem *pr
               (entry * p->o_strides.batch + head * p->o_strides.head) * dtype_size(p->dtype);
     if (p->lse != NULL)
         q.lse = p->lse + (entry * p->heads + head) * p->sq;
+    if (p->slopes != NULL)
+        q.slopes = p->slopes + head;
+    if (p->sinks != NULL)
+        q.sinks = p->sinks + head;
     if (p->lens_q != NULL)
         q.lens_q = p->lens_q + entry;
     if (p->lens_kv != NULL)

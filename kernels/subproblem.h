@@ -3,9 +3,9 @@
  *
  * A subproblem of a product computes some of the batch's problems, or some rows of C. A subproblem
  * of an attention computes some of the batch's entries, or some heads with the heads of K and V
- * that they use. A sum is never divided. If gemm_subproblems_are_exact is true for a kernel, the
- * subproblems that the kernel computes have the same bits as the whole, whichever device computes
- * them.
+ * that they use. One of a ragged attention has all entries. A sum is never divided. If
+ * gemm_subproblems_are_exact is true for a kernel, the subproblems that the kernel computes have
+ * the same bits as the whole, whichever device computes them.
  *
  * Pure functions, any thread.
  */

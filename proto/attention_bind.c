@@ -7,7 +7,7 @@
 #include "proto/dtype.h"
 #include "proto/parameter.h"
 
-enum { LENS_Q, LENS_KV, Q, K, V, MASK };
+enum { LENS_Q, LENS_KV, SLOPES, SINKS, Q, K, V, MASK };
 
 /* Whether K and V, or those of the positions that are appended, are not all in a sequence. */
 static bool brings_kv(const struct attention_request *request)
@@ -19,8 +19,11 @@ static bool brings_kv(const struct attention_request *request)
 static bool is_wanted(const void *of, uint32_t operand)
 {
     const struct attention_request *request = of;
-    const bool wanted[ATTENTION_OPERANDS] = {request->lens,
-                                             request->lens,
+    const bool lens = request->lens != ATTENTION_LENS_NONE;
+    const bool wanted[ATTENTION_OPERANDS] = {lens,
+                                             lens,
+                                             request->alibi,
+                                             request->sinks,
                                              true,
                                              brings_kv(request) && request->k[0] == '\0',
                                              brings_kv(request) && request->v[0] == '\0',
@@ -33,11 +36,20 @@ static enum gemmd_dtype mask_dtype(const struct attention_request *request)
     return request->mask == ATTENTION_MASK_BOOL ? GEMMD_I8 : request->dtype;
 }
 
+/* The number of elements of lens_q and lens_kv. */
+static uint64_t lens_count(const struct attention_request *request)
+{
+    return request->batch + (request->lens == ATTENTION_LENS_RAGGED);
+}
+
 static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
 {
     const struct attention_request *r = of;
+    const uint64_t lens = lens_count(r);
     if (operand == LENS_Q || operand == LENS_KV)
-        return tensor_init(tensor, GEMMD_I32, &r->batch, 1, NULL);
+        return tensor_init(tensor, GEMMD_I32, &lens, 1, NULL);
+    if (operand == SLOPES || operand == SINKS)
+        return tensor_init(tensor, GEMMD_F32, &r->heads, 1, NULL);
     if (operand == MASK) {
         const uint64_t dims[] = {r->mask_batch, r->mask_heads, r->mask_sq, r->skv};
         return tensor_init(tensor, mask_dtype(r), dims, 4, NULL);
@@ -52,9 +64,12 @@ static void describe(const void *of, char *out, size_t room)
     const struct attention_request *r = of;
     snprintf(out, room,
              "batch=%" PRIu64 " heads=%" PRIu64 " kv_heads=%" PRIu64 " sq=%" PRIu64 " skv=%" PRIu64
-             " d=%" PRIu64 " dv=%" PRIu64 " in %s%s%s",
+             " d=%" PRIu64 " dv=%" PRIu64 " in %s%s%s%s%s",
              r->batch, r->heads, r->kv_heads, r->sq, r->skv, r->d, r->dv, dtype_name(r->dtype),
-             r->lens ? " with lengths" : "",
+             r->lens == ATTENTION_LENS_NONE     ? ""
+             : r->lens == ATTENTION_LENS_RAGGED ? " with ragged entries"
+                                                : " with lengths",
+             r->alibi ? " with slopes" : "", r->sinks ? " with sinks" : "",
              r->mask == ATTENTION_MASK_NONE   ? ""
              : r->mask == ATTENTION_MASK_BOOL ? " with a boolean mask"
                                               : " with a mask");
@@ -93,9 +108,10 @@ static void guess(const void *of, uint32_t elsewhere, uint64_t bytes, struct ope
         return;
     if (r->k[0] == '\0' && r->v[0] == '\0')
         operand_guess_dtypes(out, r->dtype, attention_fits_with_dtype, &variant);
-    variant.request.lens = !r->lens;
+    const bool has_lens = r->lens != ATTENTION_LENS_NONE;
+    variant.request.lens = has_lens ? ATTENTION_LENS_NONE : ATTENTION_LENS_PADDED;
     if (attention_variant_fits(&variant))
-        operand_guess_add(out, r->lens ? "are the lengths missing" : "is lens=1 missing");
+        operand_guess_add(out, has_lens ? "are the lengths missing" : "is lens=1 missing");
     variant.request.lens = r->lens;
     variant.request.mask =
         r->mask == ATTENTION_MASK_NONE ? ATTENTION_MASK_ADD : ATTENTION_MASK_NONE;
@@ -108,13 +124,16 @@ static void guess(const void *of, uint32_t elsewhere, uint64_t bytes, struct ope
  * at any time, so that the lengths can be in the body only. */
 const struct operand_table attention_operand_table = {
     .path = "/attention",
-    .names = "q, k, v, lens_q, lens_kv, mask",
+    .names = "q, k, v, lens_q, lens_kv, slopes, sinks, mask",
     .npy_scalar = ": the array is a scalar",
     .named_scalar = " is a scalar",
     .count = ATTENTION_OPERANDS,
-    .npy_more = " (lens=1 adds two vectors before Q, mask=add and mask=bool an array after V)",
+    .npy_more = " (lens=1 adds two vectors before Q, alibi=1 and sinks=1 one each, mask=add and "
+                "mask=bool an array after V)",
     .operands = {{"lens_q", "the lengths of Q", NULL, "lens"},
                  {"lens_kv", "the lengths of K and V", NULL, "lens"},
+                 {"slopes", "the slopes", "slopes", "alibi"},
+                 {"sinks", "the sinks", "sinks", "sinks"},
                  {"q", "Q", "q", "q"},
                  {"k", "K", "k", "k"},
                  {"v", "V", "v", "v"},
@@ -202,7 +221,7 @@ static enum gemmd_error settle_shape(struct attention_request *request, const st
                                      const char *title, const struct sizes *sizes,
                                      struct fault *fault)
 {
-    uint64_t dims[4] = {1, 1, 1, 1};
+    uint64_t dims[4] = {1, 1, 1, 1}, one = 1;
     if (!operand_is_there(tensor))
         return GEMMD_OK;
     if (tensor->rank < 2 || tensor->rank > 4)
@@ -217,7 +236,15 @@ static enum gemmd_error settle_shape(struct attention_request *request, const st
         dims[4 - tensor->rank + i] = tensor->dims[i];
     /* A tensor of rank 2 is [length, width] in both layouts, and is read as one head of bhsd. */
     const bool heads_first = request->layout == ATTENTION_BHSD || tensor->rank == 2;
-    enum gemmd_error code = settle_size("batch", &request->batch, dims[0], title, fault);
+    const bool is_ragged = request->lens == ATTENTION_LENS_RAGGED;
+    enum gemmd_error code =
+        is_ragged && dims[0] != 1
+            ? fault_set(fault, GEMMD_ERR_MALFORMED, "lens",
+                        "%s has a batch of %" PRIu64
+                        "; with lens=ragged the rows of all entries follow one another in a batch "
+                        "of 1",
+                        title, dims[0])
+            : settle_size("batch", is_ragged ? &one : &request->batch, dims[0], title, fault);
     if (code == GEMMD_OK)
         code =
             settle_size(sizes->heads_name, sizes->heads, dims[heads_first ? 1 : 2], title, fault);
@@ -269,7 +296,7 @@ static enum gemmd_error check_sequence_parameters(const struct attention_request
     if (named && (r->k[0] != '\0' || r->v[0] != '\0'))
         return fault_set(fault, GEMMD_ERR_MALFORMED, r->k[0] != '\0' ? "k" : "v",
                          "K and V are those of the sequence; k and v cannot be given too");
-    if (named && r->lens)
+    if (named && r->lens != ATTENTION_LENS_NONE)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "lens",
                          "an attention over a sequence has no lengths");
     if (named && r->append != attention_request_given(r, "position"))
@@ -324,16 +351,77 @@ enum gemmd_error attention_request_settle_sequence(struct attention_request *req
     return code;
 }
 
-static enum gemmd_error settle_lens(const struct attention_request *request, struct tensor *lens,
-                                    const char *title, struct fault *fault)
+/* Derives the number of ragged entries from a vector that has one element more. */
+static enum gemmd_error settle_ragged_batch(struct attention_request *request,
+                                            const struct tensor *lens, struct fault *fault)
 {
+    if (request->lens != ATTENTION_LENS_RAGGED || !operand_is_there(lens) || lens->rank != 1)
+        return GEMMD_OK; /* settle_vector refuses another rank */
+    if (lens->dims[0] < 2)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "lens",
+                         "%s has %" PRIu64
+                         " elements; with lens=ragged there is one for each entry, and one more",
+                         title_of(LENS_Q), lens->dims[0]);
+    return settle_size("batch", &request->batch, lens->dims[0] - 1, title_of(LENS_Q), fault);
+}
+
+/* Checks the type and the shape of an operand that is a vector: of `count` elements, which is the
+ * size `name`. */
+static enum gemmd_error settle_vector(struct attention_operands *operands, uint32_t operand,
+                                      enum gemmd_dtype dtype, const char *name, uint64_t count,
+                                      struct fault *fault)
+{
+    struct tensor *vector = &operands->all[operand];
+    if (!operand_is_there(vector))
+        return GEMMD_OK;
+    if (vector->dtype != dtype || vector->rank != 1 || vector->dims[0] != count)
+        return fault_set(fault, GEMMD_ERR_MALFORMED,
+                         attention_operand_table.operands[operand].field,
+                         "%s must be one vector of %s=%" PRIu64 " elements of %s",
+                         title_of(operand), name, count, dtype_name(dtype));
+    vector->fortran = false;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error settle_vectors(const struct attention_request *request,
+                                       struct attention_operands *operands, struct fault *fault)
+{
+    const uint64_t lens = lens_count(request);
+    const char *name = request->lens == ATTENTION_LENS_RAGGED ? "batch+1" : "batch";
+    enum gemmd_error code = settle_vector(operands, LENS_Q, GEMMD_I32, name, lens, fault);
+    if (code == GEMMD_OK)
+        code = settle_vector(operands, LENS_KV, GEMMD_I32, name, lens, fault);
+    if (code == GEMMD_OK)
+        code = settle_vector(operands, SLOPES, GEMMD_F32, "heads", request->heads, fault);
+    return code == GEMMD_OK
+               ? settle_vector(operands, SINKS, GEMMD_F32, "heads", request->heads, fault)
+               : code;
+}
+
+static int32_t element_of(const struct tensor *lens, uint64_t i)
+{
+    int32_t value;
+    memcpy(&value, (const char *)lens->data + i * sizeof value, sizeof value);
+    return value;
+}
+
+/* Checks the first rows of ragged entries: 0, in ascending order, and at the end `rows`. */
+static enum gemmd_error check_first_rows(const struct tensor *lens, uint64_t rows,
+                                         const char *title, const char *name, struct fault *fault)
+{
+    int64_t before = 0;
     if (!operand_is_there(lens))
         return GEMMD_OK;
-    if (lens->dtype != GEMMD_I32 || lens->rank != 1 || lens->dims[0] != request->batch)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, "lens",
-                         "%s must be one vector of batch=%" PRIu64 " elements of i32", title,
-                         request->batch);
-    lens->fortran = false;
+    for (uint64_t i = 0; i < lens->dims[0]; i++) {
+        const int64_t value = element_of(lens, i);
+        const bool first = i == 0, last = i == lens->dims[0] - 1;
+        if (value < before || (first && value != 0) || (last && (uint64_t)value != rows))
+            return fault_set(fault, GEMMD_ERR_MALFORMED, "lens",
+                             "of %s, number %" PRIu64 " is %" PRId64
+                             "; with lens=ragged they ascend from 0 to %s=%" PRIu64,
+                             title, i, value, name, rows);
+        before = value;
+    }
     return GEMMD_OK;
 }
 
@@ -342,8 +430,7 @@ static enum gemmd_error check_lens(const struct tensor *lens, uint64_t limit, co
                                    const char *limit_name, struct fault *fault)
 {
     for (uint64_t i = 0; operand_is_there(lens) && i < lens->dims[0]; i++) {
-        int32_t value;
-        memcpy(&value, (const char *)lens->data + i * sizeof value, sizeof value);
+        const int32_t value = element_of(lens, i);
         if (value < 0 || (uint64_t)value > limit)
             return fault_set(fault, GEMMD_ERR_MALFORMED, "lens",
                              "of %s, number %" PRIu64 " is %" PRId32
@@ -397,7 +484,9 @@ static enum gemmd_error settle_arrays(struct attention_request *request,
                                       struct attention_operands *operands, struct fault *fault)
 {
     const struct sizes q = {"heads", "sq", "d", &request->heads, &request->sq, &request->d};
-    enum gemmd_error code = settle_dtype(request, &operands->q, "Q", fault);
+    enum gemmd_error code = settle_ragged_batch(request, &operands->lens_q, fault);
+    if (code == GEMMD_OK)
+        code = settle_dtype(request, &operands->q, "Q", fault);
     if (code == GEMMD_OK)
         code = settle_shape(request, &operands->q, "Q", &q, fault);
     if (code == GEMMD_OK)
@@ -409,9 +498,7 @@ static enum gemmd_error settle_arrays(struct attention_request *request,
     if (code == GEMMD_OK)
         code = attention_request_settle_sizes(request, fault);
     if (code == GEMMD_OK)
-        code = settle_lens(request, &operands->lens_q, title_of(LENS_Q), fault);
-    if (code == GEMMD_OK)
-        code = settle_lens(request, &operands->lens_kv, title_of(LENS_KV), fault);
+        code = settle_vectors(request, operands, fault);
     request->rank = operands->q.rank;
     return code;
 }
@@ -420,19 +507,29 @@ enum gemmd_error attention_request_check_lens(const struct attention_request *re
                                               const struct attention_operands *operands,
                                               struct fault *fault)
 {
-    enum gemmd_error code =
-        check_lens(&operands->lens_q, request->sq, title_of(LENS_Q), "sq", fault);
-    if (code == GEMMD_OK)
-        code = check_lens(&operands->lens_kv, request->skv, title_of(LENS_KV), "skv", fault);
-    return code;
+    enum gemmd_error (*const check)(const struct tensor *, uint64_t, const char *, const char *,
+                                    struct fault *) =
+        request->lens == ATTENTION_LENS_RAGGED ? check_first_rows : check_lens;
+    const enum gemmd_error code =
+        check(&operands->lens_q, request->sq, title_of(LENS_Q), "sq", fault);
+    return code == GEMMD_OK
+               ? check(&operands->lens_kv, request->skv, title_of(LENS_KV), "skv", fault)
+               : code;
 }
 
 /* ---- all formats ---- */
 
-/* Lets a request have the mask that its operands have, if the parameter says nothing. The mask's
- * type then says which kind it is (settle_mask). */
-static void take_mask(struct attention_request *request, const struct attention_operands *operands)
+/* Lets a request have the optional operands that were found, if the parameters say nothing. The
+ * type of a mask then says which kind it is (settle_mask). */
+static void take_found(struct attention_request *request, const struct attention_operands *operands)
 {
+    if (!attention_request_given(request, "lens") &&
+        (operand_is_there(&operands->lens_q) || operand_is_there(&operands->lens_kv)))
+        request->lens = ATTENTION_LENS_PADDED;
+    if (!attention_request_given(request, "alibi"))
+        request->alibi = operand_is_there(&operands->slopes);
+    if (!attention_request_given(request, "sinks"))
+        request->sinks = operand_is_there(&operands->sinks);
     if (!attention_request_given(request, "mask") && operand_is_there(&operands->mask))
         request->mask = ATTENTION_MASK_ADD;
 }
@@ -441,16 +538,15 @@ enum gemmd_error attention_request_bind_tensors(struct attention_request *reques
                                                 struct attention_operands *operands,
                                                 struct fault *fault)
 {
-    request->lens = operand_is_there(&operands->lens_q) || operand_is_there(&operands->lens_kv);
-    take_mask(request, operands);
+    take_found(request, operands);
     const uint32_t i = operand_mismatch(&attention_operand_table, request, operands->all);
     if (i == ATTENTION_OPERANDS)
         return settle_arrays(request, operands, fault);
-    return fault_set(fault, GEMMD_ERR_MALFORMED, attention_operand_table.operands[i].field,
-                     operand_is_there(&operands->all[i])
-                         ? "the request sends %s, which is resident%s"
-                         : "the request lacks %s%s",
-                     title_of(i), i < Q ? "; the lengths are two vectors, or none" : "");
+    return fault_set(
+        fault, GEMMD_ERR_MALFORMED, attention_operand_table.operands[i].field,
+        operand_is_there(&operands->all[i]) ? "the request sends %s, which is resident%s"
+                                            : "the request lacks %s%s",
+        title_of(i), i == LENS_Q || i == LENS_KV ? "; the lengths are two vectors, or none" : "");
 }
 
 enum gemmd_error attention_request_bind_front(struct attention_request *request, enum format format,
@@ -466,10 +562,7 @@ enum gemmd_error attention_request_bind_front(struct attention_request *request,
     if (code != GEMMD_OK || format == FORMAT_RAW)
         return code;
     if (format == FORMAT_SAFETENSORS) {
-        if (!attention_request_given(request, "lens"))
-            request->lens =
-                operand_is_there(&operands->lens_q) || operand_is_there(&operands->lens_kv);
-        take_mask(request, operands);
+        take_found(request, operands);
         code = operand_check_named(&attention_operand_table, request, operands->all, fault);
     }
     return code == GEMMD_OK ? settle_arrays(request, operands, fault) : code;

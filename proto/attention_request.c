@@ -22,6 +22,8 @@ static bool read_softcap(const char *value, void *out)
 
 static const struct parameter_values layout_values = {
     .choices = (const char *const[]){"bhsd", "bshd", NULL}};
+static const struct parameter_values lens_values = {
+    .choices = (const char *const[]){"0", "1", "ragged", NULL}};
 static const struct parameter_values mask_values = {
     .choices = (const char *const[]){"none", "add", "bool", NULL}};
 static const struct parameter_values dtype_values = {
@@ -32,16 +34,22 @@ static const struct parameter_values softcap_values = {
 
 static const struct parameter parameters[] = {
 #define P(name, values) PARAMETER(attention_request, name, values)
-    P(batch, parameter_dim),      P(heads, parameter_dim),         P(kv_heads, parameter_dim),
-    P(sq, parameter_dim),         P(skv, parameter_dim),           P(d, parameter_dim),
-    P(dv, parameter_dim),         P(layout, layout_values),        P(dtype, dtype_values),
-    P(causal, parameter_flag),    P(window, parameter_count),      P(scale, parameter_f32),
-    P(softcap, softcap_values),   P(lens, parameter_flag),         P(k, parameter_tensor),
-    P(v, parameter_tensor),       P(lse, parameter_flag),          P(kernel, parameter_kernel),
-    P(timeout_ms, parameter_dim), P(priority, parameter_priority), P(mask, mask_values),
-    P(mask_batch, parameter_dim), P(mask_heads, parameter_dim),    P(mask_sq, parameter_dim),
-    P(offset, parameter_count),   P(sequence, parameter_tensor),   P(append, parameter_flag),
-    P(position, parameter_count), P(layer, parameter_count),
+    P(batch, parameter_dim),      P(heads, parameter_dim),
+    P(kv_heads, parameter_dim),   P(sq, parameter_dim),
+    P(skv, parameter_dim),        P(d, parameter_dim),
+    P(dv, parameter_dim),         P(layout, layout_values),
+    P(dtype, dtype_values),       P(causal, parameter_flag),
+    P(window, parameter_count),   P(scale, parameter_f32),
+    P(softcap, softcap_values),   P(lens, lens_values),
+    P(k, parameter_tensor),       P(v, parameter_tensor),
+    P(lse, parameter_flag),       P(kernel, parameter_kernel),
+    P(timeout_ms, parameter_dim), P(priority, parameter_priority),
+    P(mask, mask_values),         P(mask_batch, parameter_dim),
+    P(mask_heads, parameter_dim), P(mask_sq, parameter_dim),
+    P(offset, parameter_count),   P(sequence, parameter_tensor),
+    P(append, parameter_flag),    P(position, parameter_count),
+    P(layer, parameter_count),    P(window_right, parameter_count),
+    P(alibi, parameter_flag),     P(sinks, parameter_flag),
 #undef P
 };
 
@@ -145,6 +153,9 @@ enum gemmd_error attention_request_settle_sizes(struct attention_request *reques
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, wide ? "d" : "dv",
                          "%s is %" PRIu64 "; heads of 1 to %d are offered", wide ? "d" : "dv",
                          wide ? r->d : r->dv, ATTENTION_WIDTH_MAX);
+    if (r->lens == ATTENTION_LENS_RAGGED && r->mask != ATTENTION_MASK_NONE)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "mask",
+                         "a mask is given with lens=ragged; ragged entries have no mask");
     return settle_mask_sizes(r, fault);
 }
 
@@ -169,7 +180,7 @@ bool attention_request_tensor(const struct attention_request *request, uint64_t 
                               uint64_t length, uint64_t width, struct tensor *tensor)
 {
     const bool heads_first = request->layout == ATTENTION_BHSD;
-    const uint64_t dims[] = {request->batch, heads_first ? heads : length,
+    const uint64_t dims[] = {attention_request_entries_apart(request), heads_first ? heads : length,
                              heads_first ? length : heads, width};
     return tensor_init(tensor, request->dtype, dims, 4, NULL);
 }
@@ -186,7 +197,7 @@ static void drop_leading_dims(struct tensor *tensor, uint32_t rank)
 bool attention_request_result(const struct attention_request *request, struct tensor *o,
                               struct tensor *lse)
 {
-    const uint64_t dims[] = {request->batch, request->heads, request->sq};
+    const uint64_t dims[] = {attention_request_entries_apart(request), request->heads, request->sq};
     struct attention_request shape = *request;
     if (shape.rank == 2) /* a Q of rank 2 is [sq, d], without a dimension for the one head */
         shape.layout = ATTENTION_BHSD;

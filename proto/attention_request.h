@@ -13,7 +13,11 @@
  * In the layout bhsd, Q is [batch, heads, sq, d], K is [batch, kv_heads, skv, d], V is [batch,
  * kv_heads, skv, dv] and O is [batch, heads, sq, dv]. In the layout bshd, the sequence precedes the
  * heads. Q, K and V have the type `dtype`. The mask is [mask_batch, mask_heads, mask_sq, skv] in
- * both layouts, and has the type `dtype` or i8.
+ * both layouts, and has the type `dtype` or i8. The slopes of ALiBi and the sinks are f32 [heads].
+ *
+ * If the entries are ragged, the rows of all entries follow one another: Q, K, V and O have the
+ * shapes above with a first dimension of 1, sq and skv are the rows of all entries, and `batch` is
+ * the number of entries.
  */
 #ifndef PROTO_ATTENTION_REQUEST_H
 #define PROTO_ATTENTION_REQUEST_H
@@ -30,12 +34,16 @@
 /* The order of a tensor's dimensions: heads before or after the sequence. */
 enum attention_layout { ATTENTION_BHSD, ATTENTION_BSHD };
 
+/* The operands lens_q and lens_kv: none; the lengths of each entry, i32 [batch]; or, for ragged
+ * entries, the first row of each entry and the number of all rows, i32 [batch + 1]. */
+enum attention_lens { ATTENTION_LENS_NONE, ATTENTION_LENS_PADDED, ATTENTION_LENS_RAGGED };
+
 /* The operand `mask`: none, numbers that are added to the scores, or bytes that are 0 for hidden
  * keys. */
 enum attention_mask { ATTENTION_MASK_NONE, ATTENTION_MASK_ADD, ATTENTION_MASK_BOOL };
 
 enum { ATTENTION_WIDTH_MAX = 256 }; /* the largest d and dv */
-enum { ATTENTION_OPERANDS = 6 };
+enum { ATTENTION_OPERANDS = 8 };
 
 /* The parameters of the request. */
 struct attention_request {
@@ -43,11 +51,14 @@ struct attention_request {
     enum attention_layout layout;
     enum gemmd_dtype dtype;
     bool causal;
-    uint64_t window; /* valid if the parameter was given */
-    uint64_t offset; /* valid if the parameter was given */
-    double scale;    /* valid if the parameter was given */
-    double softcap;  /* 0: none */
-    bool lens;       /* the request has the operands lens_q and lens_kv */
+    uint64_t window;       /* valid if the parameter was given */
+    uint64_t window_right; /* valid if the parameter was given */
+    uint64_t offset;       /* valid if the parameter was given */
+    double scale;          /* valid if the parameter was given */
+    double softcap;        /* 0: none */
+    enum attention_lens lens;
+    bool alibi; /* the request has the operand slopes */
+    bool sinks; /* the request has the operand sinks */
     enum attention_mask mask;
     uint64_t mask_batch, mask_heads, mask_sq; /* 0: not known yet */
     /* Names of the resident operands, or "". */
@@ -77,7 +88,8 @@ struct attention_request {
 struct attention_operands {
     union {
         struct {
-            struct tensor lens_q, lens_kv; /* i32, [batch] */
+            struct tensor lens_q, lens_kv;
+            struct tensor slopes, sinks;
             struct tensor q, k, v;
             struct tensor mask;
         };
@@ -147,8 +159,10 @@ enum gemmd_error attention_request_check_raw_bytes(const struct attention_reques
 /* Finds the operands in a complete body of `bytes` bytes, and sets `operands` to views onto the
  * body. In a raw body, an operand in request->elsewhere has a shape but no data. A .npy or
  * safetensors body has types and shapes, from which the function derives dtype and the sizes, and,
- * for safetensors, the parameter `lens`. GEMMD_ERR_MALFORMED if the body is too short, is too long
- * or contradicts the parameters, or a length exceeds the length of the sequence.
+ * for safetensors, the parameters `lens` (but never ATTENTION_LENS_RAGGED), `alibi`, `sinks` and
+ * `mask`, where these are not given. GEMMD_ERR_MALFORMED if the body is too short, is too long or
+ * contradicts the parameters, or lens_q or lens_kv has a value that attention_request_check_lens
+ * refuses.
  * GEMMD_ERR_UNSUPPORTED if gemmd does not offer the type or the head size. GEMMD_ERR_TOO_LARGE if
  * the size of a raw operand overflows. GEMMD_ERR_OUT_OF_MEMORY if a safetensors header cannot be
  * parsed for lack of memory. */
@@ -166,26 +180,37 @@ enum gemmd_error attention_request_bind_front(struct attention_request *request,
                                               struct fault *fault);
 
 /* As attention_request_bind, for tensors that the caller has already found. The caller sets the
- * tensors in `operands`, with rank 0 for an absent operand. The function sets request->lens to
- * whether `operands` has lens_q or lens_kv. The values in lens_q and lens_kv are not checked. */
+ * tensors in `operands`, with rank 0 for an absent operand. The function derives `lens`, `alibi`,
+ * `sinks` and `mask` as attention_request_bind does for safetensors. The values in lens_q and
+ * lens_kv are not checked. */
 enum gemmd_error attention_request_bind_tensors(struct attention_request *request,
                                                 struct attention_operands *operands,
                                                 struct fault *fault);
 
 /* Checks the values in lens_q and lens_kv, whose data must have been received. GEMMD_ERR_MALFORMED
- * if a value in lens_q is not from 0 to sq, or a value in lens_kv is not from 0 to skv. */
+ * if a value in lens_q is not from 0 to sq, or a value in lens_kv is not from 0 to skv; or, for
+ * ragged entries, if the values do not ascend from 0 to sq and to skv. */
 enum gemmd_error attention_request_check_lens(const struct attention_request *request,
                                               const struct attention_operands *operands,
                                               struct fault *fault);
 
+/* The first dimension of Q, K, V, O and lse: the number of entries, or 1 if the entries are ragged.
+ */
+static inline uint64_t attention_request_entries_apart(const struct attention_request *request)
+{
+    return request->lens == ATTENTION_LENS_RAGGED ? 1 : request->batch;
+}
+
 /* Sets `o` to the type and shape of O in the request's layout, and `lse` to f32 and [batch, heads,
- * sq], both without data. All sizes must be known. O has the rank request->rank, and lse one
- * dimension less: leading dimensions are omitted. False on overflow. */
+ * sq], or [1, heads, sq] if the entries are ragged, both without data. All sizes must be known. O
+ * has the rank request->rank, and lse one dimension less: leading dimensions are omitted. False on
+ * overflow. */
 bool attention_request_result(const struct attention_request *request, struct tensor *o,
                               struct tensor *lse);
 
-/* Sets `tensor` to the request's dtype and the shape [batch, heads, length, width], permuted for
- * the request's layout, without data. False on overflow. */
+/* Sets `tensor` to the request's dtype and the shape [batch, heads, length, width], or [1, heads,
+ * length, width] if the entries are ragged, permuted for the request's layout, without data. False
+ * on overflow. */
 bool attention_request_tensor(const struct attention_request *request, uint64_t heads,
                               uint64_t length, uint64_t width, struct tensor *tensor);
 

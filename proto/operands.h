@@ -23,7 +23,7 @@
 #include "proto/npy.h"
 #include "proto/tensor.h"
 
-enum { OPERAND_TABLE_MAX = 6 };
+enum { OPERAND_TABLE_MAX = 8 };
 
 /* What a body of a wrong length may have been meant to be, for the end of the message about it:
  * "are the operands f64, or is batch=2 missing". Empty at first. */

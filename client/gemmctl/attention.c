@@ -13,11 +13,12 @@
 
 /* The files of the operands. If no other file is named, the safetensors file `q` holds all
  * operands. Several paths "-" are read from standard input in the order of a request's body: the
- * lengths, Q, K, V, the mask. */
+ * lengths, the slopes, the sinks, Q, K, V, the mask. */
 struct attention_paths {
     const char *q, *k, *v; /* `k` or `v` is NULL if the operand is resident, or in the file `q` */
     const char *lens_q, *lens_kv; /* NULL: there are no lengths, or they are in the file `q` */
-    const char *mask;             /* NULL: there is no mask, or it is in the file `q` */
+    /* NULL: there is no such operand, or it is in the file `q`. */
+    const char *slopes, *sinks, *mask;
     const struct tensor *resident_k, *resident_v; /* resident operands; NULL: not resident */
     const struct attention_sequence
         *sequence;             /* the sequence of the request; NULL: there is none */
@@ -29,7 +30,7 @@ struct attention_files {
     struct tensor_files files;
 };
 
-enum { Q = 2 }; /* the index of Q in attention_operand_table */
+enum { Q = 4 }; /* the index of Q in attention_operand_table */
 
 static enum gemmd_dtype attention_carrier(const void *argument, const struct tensor *before,
                                           uint32_t operand)
@@ -80,7 +81,8 @@ static enum gemmd_error attention_files_open(struct attention_files *operands,
     const struct tensor_files_wanted wanted = {
         .kind = &kind,
         .request = request,
-        .paths = {paths->lens_q, paths->lens_kv, paths->q, paths->k, paths->v, paths->mask},
+        .paths = {paths->lens_q, paths->lens_kv, paths->slopes, paths->sinks, paths->q, paths->k,
+                  paths->v, paths->mask},
         .together = together ? Q : ATTENTION_OPERANDS,
         .format = paths->format,
     };
@@ -192,6 +194,8 @@ static int attention_prepare(const struct context *context, struct gemmd_client 
         .v = together ? NULL : arguments->operands[2],
         .lens_q = arguments->values[OPTION_LENS_Q],
         .lens_kv = arguments->values[OPTION_LENS_KV],
+        .slopes = arguments->values[OPTION_SLOPES],
+        .sinks = arguments->values[OPTION_SINKS],
         .mask = arguments->values[OPTION_MASK],
         .format = run->destination.formats.in_given ? &run->destination.formats.in : NULL,
     };

@@ -244,6 +244,8 @@ enum {
       "position of the last key")                                                                  \
     X(WINDOW, "window", 0, "COUNT", "no such mask", FOR_ATTENDING, 1,                              \
       "mask: a query sees no key that is more than COUNT positions to its left")                   \
+    X(WINDOW_RIGHT, "window-right", 0, "COUNT", "no such mask", FOR_ATTENDING, 1,                  \
+      "mask: a query sees no key that is more than COUNT positions to its right")                  \
     X(SCALE, "scale", 0,                                                                           \
       "attention, bench attention, softmax, bench softmax: NUMBER; tensor put, tensor get: "       \
       "FILE",                                                                                      \
@@ -263,13 +265,23 @@ enum {
       "elements are added to the scores, and minus infinity hides a key; of i8, 0 hides a "        \
       "key; raw bytes are queries times keys of the type of Q")                                    \
     X(OFFSET, "offset", 0, "COUNT", "the number of keys less that of queries", FOR_ATTENTION, 1,   \
-      "position of the first query among the keys, for --causal and --window")                     \
+      "position of the first query among the keys, for --causal, --window, --window-right and "    \
+      "--slopes")                                                                                  \
+    X(SLOPES, "slopes", 0, "FILE", "no such bias", FOR_ATTENTION, 0,                               \
+      "file with a vector of f32: ALiBi's slope of each head of Q; the slope, times the "          \
+      "distance of a key from the position of a query, is subtracted from the score")              \
+    X(SINKS, "sinks", 0, "FILE", "no such scores", FOR_ATTENTION, 0,                               \
+      "file with a vector of f32: for each head of Q the score of a sink, which has no value "     \
+      "and takes its part of the weights of each row")                                             \
     X(LENS_Q, "lens-q", 0, "FILE", "all queries are valid", FOR_ATTENTION, 0,                      \
       "file with a vector of int32: the number of valid queries of each entry of the "             \
       "batch; rows of O beyond that number are zeros")                                             \
     X(LENS_KV, "lens-kv", 0, "FILE", NULL, FOR_ATTENTION, 0,                                       \
       "file with a vector of int32: the number of valid keys of each entry of the batch; "         \
       "give both --lens-q and --lens-kv, or neither")                                              \
+    X(RAGGED, "ragged", 0, NULL, NULL, FOR_ATTENTION, 0,                                           \
+      "the rows of the entries follow one another, without padding; --lens-q and --lens-kv have "  \
+      "the first query and the first key of each entry, and then the number of all")               \
     X(SEQUENCE, "sequence", 0, "NAME", "no sequence", FOR_ATTENTION, 1,                            \
       "sequence on the daemon whose keys and values are K and V; without --append, the command "   \
       "has "                                                                                       \

@@ -41,8 +41,12 @@ enum gemmd_error parameters_read_gemm(struct gemm_request *request,
 enum gemmd_error parameters_read_attention(struct attention_request *request,
                                            const struct arguments *arguments, struct fault *fault)
 {
+    const struct parameter_table *table = &attention_parameter_table;
     attention_request_init(request);
-    return parameters_read(request, &attention_parameter_table, arguments, fault);
+    const enum gemmd_error code = parameters_read(request, table, arguments, fault);
+    return code == GEMMD_OK && arguments->values[OPTION_RAGGED] != NULL
+               ? parameter_set(table, request, "lens", "ragged", fault)
+               : code;
 }
 
 void parameters_to_gemm(const struct gemm_request *request, const struct gemm_operands *operands,
@@ -95,6 +99,8 @@ void parameters_to_attention(const struct attention_request *request,
     attention->causal = r->causal;
     if (attention_request_given(r, "window"))
         attention->window = (int64_t)r->window;
+    if (attention_request_given(r, "window_right"))
+        attention->window_right = (int64_t)r->window_right;
     if (attention_request_given(r, "scale"))
         attention->scale = r->scale;
     attention->softcap = r->softcap;
@@ -109,6 +115,9 @@ void parameters_to_attention(const struct attention_request *request,
     }
     attention->lens_q = operands->lens_q.data;
     attention->lens_kv = operands->lens_kv.data;
+    attention->ragged = r->lens == ATTENTION_LENS_RAGGED;
+    attention->slopes = operands->slopes.data;
+    attention->sinks = operands->sinks.data;
     attention->q = operands->q.data;
     attention->k = operands->k.data;
     attention->v = operands->v.data;
@@ -192,6 +201,9 @@ static double count_pairs(const struct attention_request *r)
         int64_t first = 0, end = (int64_t)r->skv;
         if (r->causal && position + 1 < end)
             end = position + 1;
+        if (attention_request_given(r, "window_right") &&
+            position + 1 + (int64_t)r->window_right < end)
+            end = position + 1 + (int64_t)r->window_right;
         if (attention_request_given(r, "window") && position - (int64_t)r->window > 0)
             first = position - (int64_t)r->window;
         pairs += end > first ? (double)(end - first) : 0;
@@ -201,8 +213,8 @@ static double count_pairs(const struct attention_request *r)
 
 double flops_of_attention(const struct attention_request *request)
 {
-    return 2 * count_pairs(request) * (double)(request->d + request->dv) * (double)request->batch *
-           (double)request->heads;
+    return 2 * count_pairs(request) * (double)(request->d + request->dv) *
+           (double)attention_request_entries_apart(request) * (double)request->heads;
 }
 
 double flops_of_conv(const struct conv2d_request *request)

@@ -54,7 +54,8 @@ enum gemmd_error resident_take(struct gemmd_client *client, const struct paramet
 /* 2 m n k for each problem of the batch. */
 double flops_of_gemm(const struct gemm_request *request);
 /* 2 (d + dv) for each pair of a query and a key that no mask excludes, of each head. Lengths from
- * --lens-q and --lens-kv are not taken into account. */
+ * --lens-q and --lens-kv are not taken into account: the rows of ragged entries count as those of
+ * one entry. */
 double flops_of_attention(const struct attention_request *request);
 /* 2 channels / groups * filter_h * filter_w for each element of Y. The sizes must be settled. */
 double flops_of_conv(const struct conv2d_request *request);

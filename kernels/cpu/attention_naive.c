@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "kernels/attention.h"
-#include "kernels/cpu/attention_mask.h"
+#include "kernels/cpu/attention_bias.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "proto/dtype.h"
@@ -30,13 +30,20 @@ static const char *row_of(const void *tensor, const struct attention_strides *st
            (entry * strides->batch + head * strides->head + row * strides->row) * dtype_size(dtype);
 }
 
-/* Whether the mask lets a query see key `j`. Adds what the mask adds to the score. */
-static bool add_mask(const struct attention_problem *p, const char *mask, uint64_t j, float *score)
+/* A row of the scores. */
+struct naive_row {
+    const struct attention_problem *problem;
+    uint64_t entry, head, query;
+    int64_t position;
+};
+
+/* Whether the mask lets a query see key `j`. Adds the bias to the score. */
+static bool add_bias(const struct naive_row *row, uint64_t j, float *score)
 {
     float value = 0;
-    if (mask == NULL)
+    if (!attention_has_bias(row->problem))
         return true;
-    attention_mask_values(p, mask, j, 1, &value);
+    attention_bias(row->problem, row->entry, row->head, row->query, row->position, j, 1, &value);
     *score += value;
     return value != -INFINITY;
 }
@@ -50,16 +57,15 @@ static float score(const struct attention_problem *p, const float *q, const floa
     return p->softcap > 0 ? p->softcap * tanhf(sum / p->softcap) : sum;
 }
 
-/* Turns scores, of which there is at least one, into weights, which add up to 1. Returns the
- * logarithm of the divisor of the weights. */
-static float cpu_attention_naive_softmax(float *scores, uint64_t count)
+/* Turns scores, of which there is at least one, into weights. Returns the logarithm of the divisor
+ * of the weights, which is their sum and that of the sink (NULL: none). */
+static float cpu_attention_naive_softmax(float *scores, uint64_t count, const float *sink)
 {
-    float most = scores[0];
-    for (uint64_t j = 1; j < count; j++)
+    float most = sink != NULL ? *sink : scores[0];
+    for (uint64_t j = 0; j < count; j++)
         most = scores[j] > most ? scores[j] : most;
-    scores[0] = expf(scores[0] - most);
-    float total = scores[0];
-    for (uint64_t j = 1; j < count; j++) {
+    float total = sink != NULL ? expf(*sink - most) : 0;
+    for (uint64_t j = 0; j < count; j++) {
         scores[j] = expf(scores[j] - most);
         total += scores[j];
     }
@@ -68,46 +74,64 @@ static float cpu_attention_naive_softmax(float *scores, uint64_t count)
     return most + logf(total);
 }
 
+/* The entry of a ragged problem that has a row of Q. */
+static uint64_t ragged_entry(const struct attention_problem *p, uint64_t row)
+{
+    uint64_t low = 0, high = p->batch - 1;
+    while (low < high) {
+        const uint64_t middle = (low + high + 1) / 2;
+        if ((uint64_t)p->lens_q[middle] <= row)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 static void cpu_attention_naive_compute_row(void *argument, uint64_t part, uint32_t member)
 {
     (void)member;
     const struct naive_job *job = argument;
     const struct attention_problem *p = job->problem;
-    const uint64_t number = job->first + part, i = number % p->sq;
-    const uint64_t head = number / p->sq % p->heads, entry = number / p->sq / p->heads;
+    const uint64_t number = job->first + part, of_all = number % p->sq;
+    const uint64_t head = number / p->sq % p->heads, apart = number / p->sq / p->heads;
+    const uint64_t entry = p->ragged ? ragged_entry(p, of_all) : apart;
     const uint64_t kv_head = head / (p->heads / p->kv_heads);
-    const uint64_t sq = p->lens_q != NULL ? (uint64_t)p->lens_q[entry] : p->sq;
-    const uint64_t skv = p->lens_q != NULL ? (uint64_t)p->lens_kv[entry] : p->skv;
-    const char *mask = attention_mask_row(p, entry, head, i);
+    const struct attention_rows rows = attention_rows(p, entry);
+    const uint64_t i = of_all - rows.first_q;
+    const float *sink = p->sinks != NULL && i < rows.sq ? p->sinks + head : NULL;
+    const struct naive_row row = {p, entry, head, i, attention_position(p, rows.sq, rows.skv, i)};
     struct attention_span span = {0, 0};
     bool sees = false;
-    if (i < sq)
-        span = attention_span(p, sq, skv, i);
+    if (i < rows.sq)
+        span = attention_span(p, rows.sq, rows.skv, i);
 
-    float *scores = job->scores + part * p->skv, lse = -INFINITY;
+    float *scores = job->scores + part * p->skv, lse = sink != NULL ? *sink : -INFINITY;
     float q[ATTENTION_WIDTH_MAX], line[ATTENTION_WIDTH_MAX], sums[ATTENTION_WIDTH_MAX] = {0};
-    convert_widen(p->dtype, row_of(p->q, &p->q_strides, p->dtype, entry, head, i), q, p->d);
+    convert_widen(p->dtype, row_of(p->q, &p->q_strides, p->dtype, apart, head, of_all), q, p->d);
     for (uint64_t j = span.first; j < span.end; j++) {
-        convert_widen(p->dtype, row_of(p->k, &p->k_strides, p->dtype, entry, kv_head, j), line,
-                      p->d);
+        convert_widen(p->dtype,
+                      row_of(p->k, &p->k_strides, p->dtype, apart, kv_head, rows.first_kv + j),
+                      line, p->d);
         scores[j] = score(p, q, line);
-        if (add_mask(p, mask, j, &scores[j]))
+        if (add_bias(&row, j, &scores[j]))
             sees = true;
         else
             scores[j] = -INFINITY;
     }
     if (sees)
-        lse = cpu_attention_naive_softmax(scores + span.first, span.end - span.first);
+        lse = cpu_attention_naive_softmax(scores + span.first, span.end - span.first, sink);
     for (uint64_t j = span.first; j < span.end && sees; j++) {
-        if (!add_mask(p, mask, j, &(float){0}))
+        if (!add_bias(&row, j, &(float){0}))
             continue;
-        convert_widen(p->dtype, row_of(p->v, &p->v_strides, p->dtype, entry, kv_head, j), line,
-                      p->dv);
+        convert_widen(p->dtype,
+                      row_of(p->v, &p->v_strides, p->dtype, apart, kv_head, rows.first_kv + j),
+                      line, p->dv);
         for (uint64_t c = 0; c < p->dv; c++)
             sums[c] = fmaf(scores[j], line[c], sums[c]);
     }
-    convert_narrow(p->dtype, sums, (char *)row_of(p->o, &p->o_strides, p->dtype, entry, head, i),
-                   p->dv);
+    convert_narrow(p->dtype, sums,
+                   (char *)row_of(p->o, &p->o_strides, p->dtype, apart, head, of_all), p->dv);
     if (p->lse != NULL)
         p->lse[number] = lse;
 }
@@ -124,7 +148,7 @@ static enum gemmd_error cpu_attention_naive_run(struct gemm_context *base, const
 {
     const struct attention_problem *problem = of;
     struct naive_job job = {.problem = problem, .scores = workspace};
-    const uint64_t rows = problem->batch * problem->heads * problem->sq;
+    const uint64_t rows = attention_entries_apart(problem) * problem->heads * problem->sq;
     struct team *team = cpu_context_of(base)->team;
     for (; job.first < rows && !team_has_stopped(team); job.first += ROWS)
         team_run(team, cpu_attention_naive_compute_row, &job,

@@ -15,7 +15,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_grouped.h"
-#include "kernels/cpu/attention_mask.h"
+#include "kernels/cpu/attention_bias.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/cpu_softmax.h"
@@ -41,7 +41,7 @@ struct scratch {
     _Alignas(64) float weights[ROWS * KEYS]; /* panels of [KEYS][microkernel rows] */
     _Alignas(64) float sums[ROWS * WIDTH];   /* [ROWS][WIDTH] */
     _Alignas(64) float line[WIDTH];
-    _Alignas(64) float mask[KEYS];
+    _Alignas(64) float bias[KEYS];
     struct softmax_row softmax[ROWS];
     struct attention_span spans[ROWS];
     bool sees[ROWS]; /* whether the row has seen a key */
@@ -55,7 +55,7 @@ uint64_t attention_tiled_scratch_bytes(void)
 /* One attention of a group. */
 struct member {
     const struct attention_problem *problem;
-    uint64_t tiles; /* of Q, for each head of K and V */
+    uint64_t tiles; /* of Q, for each head of K and V; of a ragged problem in all entries */
     uint64_t first; /* number of its first part */
 };
 
@@ -66,14 +66,15 @@ struct attention_job {
 };
 
 /* The rows that one part computes: `rows` rows from `first` on, of the `group` heads of Q that
- * share a head of K and V. Each head has sq rows. */
+ * share a head of K and V. Each head has `queries` rows. */
 struct tile {
     const struct attention_problem *problem;
     const struct microkernel *micro;
     struct scratch *scratch;
+    uint64_t apart; /* the entry by which strides are multiplied; 0 in a ragged problem */
     uint64_t entry, kv_head, group;
-    uint64_t first, rows;
-    uint64_t sq, skv; /* of the entry */
+    uint64_t first, rows, queries;
+    struct attention_rows of_entry;
 };
 
 static const char *at(const struct attention_problem *p, const void *tensor,
@@ -87,12 +88,12 @@ static const char *at(const struct attention_problem *p, const void *tensor,
 
 static uint64_t head_of(const struct tile *tile, uint64_t row)
 {
-    return tile->kv_head * tile->group + (tile->first + row) / tile->problem->sq;
+    return tile->kv_head * tile->group + (tile->first + row) / tile->queries;
 }
 
 static uint64_t query_of(const struct tile *tile, uint64_t row)
 {
-    return (tile->first + row) % tile->problem->sq;
+    return (tile->first + row) % tile->queries;
 }
 
 /* The lines of panels: line i is element i % width of each step of panel i / width. */
@@ -130,13 +131,19 @@ static struct attention_span load_queries(const struct tile *tile)
         s->spans[i] = (struct attention_span){0, 0};
         s->softmax[i] = (struct softmax_row){.scale = 1, .most = -INFINITY};
         s->sees[i] = false;
-        if (i < tile->rows && query < tile->sq)
-            s->spans[i] = attention_span(p, tile->sq, tile->skv, query);
+        if (i < tile->rows && query < tile->of_entry.sq) {
+            s->spans[i] = attention_span(p, tile->of_entry.sq, tile->of_entry.skv, query);
+            if (p->sinks != NULL) /* the weight of the sink is exp(0) so far */
+                s->softmax[i] = (struct softmax_row){
+                    .scale = 1, .most = p->sinks[head_of(tile, i)], .total = 1};
+        }
         if (s->spans[i].first == s->spans[i].end) {
             clear_line(i, p->d, width, s->q);
             continue;
         }
-        convert_widen(p->dtype, at(p, p->q, &p->q_strides, tile->entry, head_of(tile, i), query),
+        convert_widen(p->dtype,
+                      at(p, p->q, &p->q_strides, tile->apart, head_of(tile, i),
+                         tile->of_entry.first_q + query),
                       s->line, p->d);
         pack_line(s->line, i, p->d, width, s->q);
         all.first = s->spans[i].first < all.first ? s->spans[i].first : all.first;
@@ -158,7 +165,9 @@ static void load_keys(const struct tile *tile, uint64_t first, uint64_t keys)
             clear_line(j, p->d, width, s->k);
             continue;
         }
-        convert_widen(p->dtype, at(p, p->k, &p->k_strides, tile->entry, tile->kv_head, first + j),
+        convert_widen(p->dtype,
+                      at(p, p->k, &p->k_strides, tile->apart, tile->kv_head,
+                         tile->of_entry.first_kv + first + j),
                       s->line, p->d);
         pack_line(s->line, j, p->d, width, s->k);
     }
@@ -174,7 +183,9 @@ static bool load_values(const struct tile *tile, uint64_t first, uint64_t keys)
     float zero = 0; /* or NaN */
     memset(s->line, 0, sizeof s->line);
     for (uint64_t j = 0; j < keys; j++) {
-        convert_widen(p->dtype, at(p, p->v, &p->v_strides, tile->entry, tile->kv_head, first + j),
+        convert_widen(p->dtype,
+                      at(p, p->v, &p->v_strides, tile->apart, tile->kv_head,
+                         tile->of_entry.first_kv + first + j),
                       s->line, p->dv);
         for (uint64_t c = 0; c < p->dv; c++)
             zero += s->line[c] * 0;
@@ -214,30 +225,31 @@ static void cap_scores(const struct attention_problem *p, float *scores, struct 
         scores[j] = p->softcap * tanhf(scores[j] / p->softcap);
 }
 
-/* What the mask adds to the scores of row `i` for a tile of keys that starts at `first`, of which
- * the row sees those of `span` but for hidden ones. Zeros if there is no mask. */
-static const float *mask_of(const struct tile *tile, uint64_t i, uint64_t first,
+/* What the mask and the slopes add to the scores of row `i` for a tile of keys that starts at
+ * `first`, of which the row sees those of `span` but for hidden ones. Zeros if there are neither.
+ */
+static const float *bias_of(const struct tile *tile, uint64_t i, uint64_t first,
                             struct attention_span span)
 {
     const struct attention_problem *p = tile->problem;
-    float *mask = tile->scratch->mask;
-    const void *row = attention_mask_row(p, tile->entry, head_of(tile, i), query_of(tile, i));
-    if (row == NULL)
-        memset(mask, 0, KEYS * sizeof *mask);
-    else
-        attention_mask_values(p, row, first + span.first, span.end - span.first, mask + span.first);
-    return mask;
+    const struct attention_rows *rows = &tile->of_entry;
+    const uint64_t query = query_of(tile, i);
+    float *bias = tile->scratch->bias;
+    attention_bias(p, tile->entry, head_of(tile, i), query,
+                   attention_position(p, rows->sq, rows->skv, query), first + span.first,
+                   span.end - span.first, bias + span.first);
+    return bias;
 }
 
-/* Adds the mask to the scores of row `i`. Returns whether the mask hides none of the keys. */
-static bool mask_scores(const struct tile *tile, uint64_t i, uint64_t first,
-                        struct attention_span span, float *scores)
+/* Adds the bias to the scores of row `i`. Returns whether the bias hides none of the keys. */
+static bool add_bias(const struct tile *tile, uint64_t i, uint64_t first,
+                     struct attention_span span, float *scores)
 {
-    const float *mask = mask_of(tile, i, first, span);
+    const float *bias = bias_of(tile, i, first, span);
     bool all = true;
     for (uint64_t j = span.first; j < span.end; j++) {
-        const bool hidden = mask[j] == -INFINITY;
-        scores[j] = hidden ? -INFINITY : scores[j] + mask[j];
+        const bool hidden = bias[j] == -INFINITY;
+        scores[j] = hidden ? -INFINITY : scores[j] + bias[j];
         tile->scratch->sees[i] |= !hidden;
         all &= !hidden;
     }
@@ -261,8 +273,8 @@ static bool cpu_attention_tiled_weigh(const struct tile *tile, uint64_t first, u
             continue;
         }
         cap_scores(p, scores, span);
-        if (p->mask != NULL)
-            all &= mask_scores(tile, i, first, span, scores);
+        if (attention_has_bias(p))
+            all &= add_bias(tile, i, first, span, scores);
         else
             s->sees[i] = true;
         for (uint64_t j = 0; j < span.first; j++)
@@ -301,9 +313,9 @@ static void add_seen_values(const struct tile *tile, uint64_t first, uint64_t ke
     float *block = s->k; /* the keys have been used; its first row has the sums of the row */
     for (uint64_t i = 0; i < tile->rows; i++) {
         const struct attention_span span = seen(s->spans[i], first, keys);
-        const float *mask = mask_of(tile, i, first, span);
+        const float *bias = bias_of(tile, i, first, span);
         for (uint64_t from = span.first, end; from < span.end; from = end + 1) {
-            for (end = from; end < span.end && mask[end] != -INFINITY; end++)
+            for (end = from; end < span.end && bias[end] != -INFINITY; end++)
                 ;
             pack_line(s->scores + i * KEYS + from, 0, end - from, micro->rows, s->weights);
             for (uint64_t c = 0; c < tile->problem->dv && from < end; c += width) {
@@ -322,9 +334,9 @@ static void cpu_attention_tiled_store(const struct tile *tile)
     struct scratch *s = tile->scratch;
     for (uint64_t i = 0; i < tile->rows; i++) {
         const struct softmax_row *row = &s->softmax[i];
-        const uint64_t head = head_of(tile, i), query = query_of(tile, i);
+        const uint64_t head = head_of(tile, i), query = tile->of_entry.first_q + query_of(tile, i);
         const bool sees = s->sees[i];
-        float *sums = s->sums + i * WIDTH, lse = -INFINITY;
+        float *sums = s->sums + i * WIDTH, lse = row->most; /* minus infinity, or the sink */
         /* All weights are 0 only if all scores are minus infinity. 0 / 0 then gives NaN. A sum of
          * -0 becomes +0, as it does if a key that the row does not see was added with the weight 0.
          */
@@ -332,10 +344,10 @@ static void cpu_attention_tiled_store(const struct tile *tile)
             sums[c] = sees ? (sums[c] + 0.0f) / row->total : 0;
         if (sees)
             lse = row->total == 0 ? NAN : row->most + logf(row->total);
-        convert_narrow(p->dtype, sums, (char *)at(p, p->o, &p->o_strides, tile->entry, head, query),
+        convert_narrow(p->dtype, sums, (char *)at(p, p->o, &p->o_strides, tile->apart, head, query),
                        p->dv);
         if (p->lse != NULL)
-            p->lse[(tile->entry * p->heads + head) * p->sq + query] = lse;
+            p->lse[(tile->apart * p->heads + head) * p->sq + query] = lse;
     }
 }
 
@@ -353,6 +365,32 @@ static const struct member *find_member(const struct attention_job *job, uint64_
     return &job->members[low];
 }
 
+/* The first tile of an entry of a ragged problem. An entry has a tile more than its rows fill at
+ * most, so that the number follows from where the entry begins: the last may be without rows. */
+static uint64_t ragged_first_tile(const struct attention_problem *p, uint64_t entry)
+{
+    return p->heads / p->kv_heads * (uint64_t)p->lens_q[entry] / ROWS + entry;
+}
+
+static uint64_t ragged_entry(const struct attention_problem *p, uint64_t tile)
+{
+    uint64_t low = 0, high = p->batch - 1;
+    while (low < high) {
+        const uint64_t middle = (low + high + 1) / 2;
+        if (ragged_first_tile(p, middle) <= tile)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static uint64_t tiles_of(const struct attention_problem *p)
+{
+    return p->ragged ? p->heads / p->kv_heads * p->sq / ROWS + p->batch
+                     : size_blocks(p->heads / p->kv_heads * p->sq, ROWS);
+}
+
 static void compute_tile(void *argument, uint64_t part, uint32_t thread)
 {
     const struct attention_job *job = argument;
@@ -361,19 +399,27 @@ static void compute_tile(void *argument, uint64_t part, uint32_t thread)
     const uint64_t number = (part - member->first) / member->tiles, group = p->heads / p->kv_heads;
     /* Under a causal mask the last rows see the most. */
     const uint64_t tile_number = member->tiles - 1 - (part - member->first) % member->tiles;
-    const uint64_t entry = number / p->kv_heads, first = tile_number * ROWS;
+    const uint64_t apart = number / p->kv_heads;
+    const uint64_t entry = p->ragged ? ragged_entry(p, tile_number) : apart;
+    const struct attention_rows rows = attention_rows(p, entry);
+    const uint64_t queries = p->ragged ? rows.sq : p->sq;
+    const uint64_t first =
+        (p->ragged ? tile_number - ragged_first_tile(p, entry) : tile_number) * ROWS;
+    if (first >= group * queries)
+        return;
     const struct tile tile = {
         .problem = p,
         .micro = microkernel_for(GEMMD_F32, 0),
         .scratch = (struct scratch *)(void *)((char *)job->context->scratch +
                                               thread * job->context->scratch_bytes),
+        .apart = apart,
         .entry = entry,
         .kv_head = number % p->kv_heads,
         .group = group,
         .first = first,
-        .rows = group * p->sq - first < ROWS ? group * p->sq - first : ROWS,
-        .sq = p->lens_q != NULL ? (uint64_t)p->lens_q[entry] : p->sq,
-        .skv = p->lens_q != NULL ? (uint64_t)p->lens_kv[entry] : p->skv,
+        .rows = group * queries - first < ROWS ? group * queries - first : ROWS,
+        .queries = queries,
+        .of_entry = rows,
     };
     const struct attention_span all = load_queries(&tile);
     for (uint64_t key = all.first / KEYS * KEYS; key < all.end; key += KEYS) {
@@ -411,9 +457,9 @@ static enum gemmd_error cpu_attention_tiled_run_group(struct gemm_context *base,
     qsort(job.members, count, sizeof job.members[0], by_keys_then_queries);
     for (uint32_t i = 0; i < count; i++) {
         const struct attention_problem *p = job.members[i].problem;
-        job.members[i].tiles = size_blocks(p->heads / p->kv_heads * p->sq, ROWS);
+        job.members[i].tiles = tiles_of(p);
         job.members[i].first = parts;
-        parts += p->batch * p->kv_heads * job.members[i].tiles;
+        parts += attention_entries_apart(p) * p->kv_heads * job.members[i].tiles;
     }
     team_run(job.context->team, compute_tile, &job, parts);
     return GEMMD_OK;

@@ -285,13 +285,36 @@ static json_t *kernel_types(const struct operation *operation,
     return example_types(kernel, operation->special_example);
 }
 
-/* False: there is no memory. */
-static bool add_kernel(json_t *kernels, const char *operation, const char *name,
-                       const char *description, json_t *types)
+/* The properties of problems that a kernel takes, in some type; NULL if the operation has no
+ * properties, or there is no memory. */
+static json_t *kernel_properties(const struct operation *operation,
+                                 const struct operation_kernel *kernel)
 {
-    return json_array_append_new(kernels,
-                                 json_pack("{s:s, s:s, s:s, s:o}", "name", name, "op", operation,
-                                           "description", description, "dtypes", types)) == 0;
+    const struct operation_property *property = operation->properties;
+    json_t *names = property != NULL ? json_array() : NULL;
+    bool whole = names != NULL;
+    for (; property != NULL && property->name != NULL; property++) {
+        int d = 0;
+        while (d < GEMMD_DTYPE_COUNT &&
+               !operation_takes_property(operation, kernel, property, (enum gemmd_dtype)d))
+            d++;
+        if (d < GEMMD_DTYPE_COUNT)
+            whole &= json_array_append_new(names, json_string(property->name)) == 0;
+    }
+    return json_whole(names, whole);
+}
+
+/* False: there is no memory. */
+static bool add_kernel(json_t *kernels, const struct operation *operation,
+                       const struct operation_kernel *kernel)
+{
+    json_t *properties = kernel_properties(operation, kernel);
+    if (operation->properties != NULL && properties == NULL)
+        return false;
+    return json_array_append_new(
+               kernels, json_pack("{s:s, s:s, s:s, s:o, s:o*}", "name", kernel->name, "op",
+                                  operation->name, "description", kernel->description, "dtypes",
+                                  kernel_types(operation, kernel), "properties", properties)) == 0;
 }
 
 static json_t *kernels_json(struct gemm_device device)
@@ -303,8 +326,7 @@ static json_t *kernels_json(struct gemm_device device)
         const struct operation_kernel *const *k = operation_kernels(operation, device.backend);
         for (; *k != NULL; k++)
             if (operation_kernel_runs_on(operation, *k, &device))
-                whole &= add_kernel(kernels, operation->name, (*k)->name, (*k)->description,
-                                    kernel_types(operation, *k));
+                whole &= add_kernel(kernels, operation, *k);
     }
     return json_whole(kernels, whole);
 }

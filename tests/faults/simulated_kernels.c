@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/attention.h"
+#include "kernels/backend.h"
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
@@ -102,7 +103,7 @@ static bool takes_attention(const void *problem)
 {
     const struct attention_problem *p = problem;
     return p->batch * p->heads * p->sq * p->skv <= SCORES_MAX && p->d <= WIDTH_MAX &&
-           p->dv <= WIDTH_MAX && attention_cpu_tiled.takes(p);
+           p->dv <= WIDTH_MAX && attention_problem_offered_on_cuda(p);
 }
 
 static enum gemmd_error run_attention(struct gemm_context *context, const void *problem,

@@ -33,6 +33,7 @@ class Attention:
     scale: Optional[float] = None
     softcap: Optional[float] = None
     offset: Optional[int] = None
+    window_right: Optional[int] = None
     kernel: str = "auto"
 
     def sizes(self):
@@ -80,8 +81,10 @@ def mask_parameters(mask):
                 mask_heads=mask.shape[1], mask_sq=mask.shape[2])
 
 
-def raw(problem, operands, lens=None):
+def raw(problem, operands, lens=None, vectors=None):
+    """`vectors`: slopes and sinks, by their names in that order."""
     head = b"" if lens is None else b"".join(np.asarray(x, "<i4").tobytes() for x in lens)
+    head += b"".join(np.asarray(x, "<f4").tobytes() for x in (vectors or {}).values())
     return head + b"".join(problem.stored(array).tobytes() for array in operands)
 
 
@@ -95,8 +98,9 @@ def multiply(a, b):
     return total
 
 
-def three_steps(problem, operands, precision, lens=None, mask=None):
+def three_steps(problem, operands, precision, lens=None, mask=None, vectors=None):
     """O and lse in `precision`, [batch, heads, sq, dv] and [batch, heads, sq]."""
+    slopes, sinks = ((vectors or {}).get(name) for name in ("slopes", "sinks"))
     batch, heads, kv_heads, sq, skv, d, dv = problem.sizes()
     q, k, v = (array.astype(precision) for array in operands)
     if mask is not None:
@@ -114,6 +118,10 @@ def three_steps(problem, operands, precision, lens=None, mask=None):
             seen &= key <= position
         if problem.window is not None:
             seen &= key >= position - problem.window
+        if problem.window_right is not None:
+            seen &= key <= position + problem.window_right
+        if sinks is not None:
+            lse[b, :, :nq] = sinks[:, None]
         unmasked = seen
         for h in range(heads):
             seen = unmasked if mask is None else unmasked & ~np.isneginf(mask[b, h, :nq, :nkv])
@@ -129,10 +137,16 @@ def three_steps(problem, operands, precision, lens=None, mask=None):
                     scores = cap * np.tanh(scores / cap)
                 if mask is not None:
                     scores = scores + mask[b, h, :nq, :nkv][rows]
+                if slopes is not None:
+                    scores = scores - precision(slopes[h]) * np.abs(key - position[rows]).astype(precision)
                 scores = np.where(seen, scores, precision(-np.inf))
                 top = scores.max(axis=1, keepdims=True)
+                if sinks is not None:
+                    top = np.maximum(top, precision(sinks[h]))
                 weights = np.exp(scores - top)
                 total = multiply(weights, np.ones((nkv, 1), precision))
+                if sinks is not None:
+                    total = total + np.exp(precision(sinks[h]) - top)
                 weights = weights / total
                 values = v[b, g, :nkv]
                 if np.isfinite(values).all():
@@ -153,14 +167,14 @@ def error_of(got, exact):
     return np.abs(got[finite].astype(np.float64) - exact[finite]).max(), np.abs(exact[finite]).max()
 
 
-def errors_in_f32(problem, operands, lens, mask):
+def errors_in_f32(problem, operands, lens, mask, vectors):
     """What the three steps in f32 make of O and lse: their largest errors."""
     batch, heads, _, sq, _, _, dv = problem.sizes()
     spread = max(np.abs(array[np.isfinite(array)].astype(np.float64)).max() for array in operands)
     larger = replace(problem, batch=min(64, -(-RESULTS // (heads * sq * dv))))
     more = random_operands(larger, np.random.default_rng(1), spread)
     worst = np.zeros(2)
-    for case in ((problem, operands, lens, mask), (larger, more, None, None)):
+    for case in ((problem, operands, lens, mask, vectors), (larger, more, None, None, vectors)):
         exact = three_steps(case[0], case[1], np.float64, *case[2:])
         same = three_steps(case[0], case[1], np.float32, *case[2:])
         with np.errstate(over="ignore"):
@@ -179,14 +193,14 @@ def assert_near(got, exact, error_in_f32, rounding, what):
     assert error <= allowed, f"{what}: an error of {error:.3g}, allowed are {allowed:.3g}"
 
 
-def assert_right(problem, operands, content, lens=None, lse=None, mask=None):
+def assert_right(problem, operands, content, lens=None, lse=None, mask=None, vectors=None):
     """The raw bytes of O, and lse if it is there."""
     batch, heads, _, sq, _, _, dv = problem.sizes()
     stored = (batch, heads, sq, dv) if problem.layout == "bhsd" else (batch, sq, heads, dv)
     got = np.frombuffer(content, NUMPY[problem.dtype]).reshape(stored)
     got = got if problem.layout == "bhsd" else got.swapaxes(1, 2)
-    exact = three_steps(problem, operands, np.float64, lens, mask)
-    errors = errors_in_f32(problem, operands, lens, mask)
+    exact = three_steps(problem, operands, np.float64, lens, mask, vectors)
+    errors = errors_in_f32(problem, operands, lens, mask, vectors)
     assert_near(got, exact[0], errors[0], ROUNDING[problem.dtype], str(problem))
     if lse is not None:
         assert_near(lse, exact[1], errors[1], ROUNDING["f32"], f"lse of {problem}")

@@ -233,6 +233,22 @@ def test_lengths_of_entries(daemons):
     same_bytes(daemons, "/attention", shape, lens.tobytes() + 3 * q.tobytes())
 
 
+def test_slopes_and_sinks_of_entries_and_heads(daemons):
+    for seed, batch, heads in ((39, 4, 4), (40, 1, 10)):
+        q, vectors = random(seed, batch, heads, 400, 64), random(seed, 2, heads)
+        shape = {"batch": batch, "heads": heads, "sq": 400, "d": 64, "dtype": "f32", "alibi": 1, "sinks": 1}
+        same_bytes(daemons, "/attention", shape, vectors.tobytes() + 3 * q.tobytes())
+
+
+def test_ragged_entries_are_divided_by_heads(daemons):
+    q = random(41, 10, 600, 64)
+    lens = np.array([[0, 400, 401, 600], [0, 1, 300, 600]], np.int32)
+    shape = {"batch": 3, "heads": 10, "sq": 600, "d": 64, "dtype": "f32", "lens": "ragged", "sinks": 1}
+    body = lens.tobytes() + random(42, 10).tobytes() + 3 * q.tobytes()
+    same_bytes(daemons, "/attention", shape, body)
+    same_bytes(daemons, "/attention", shape | {"layout": "bshd"}, body, divided=False)
+
+
 @pytest.mark.parametrize("more", [
     {"m": 100, "n": N, "k": K},  # one step of rows
     {"m": M, "n": 8, "k": 8},  # too small to be worth it

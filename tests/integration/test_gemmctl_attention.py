@@ -52,6 +52,42 @@ def test_npy_files(layout, dtype, run, tmp_path, rng):
     assert_right(problem, operands, got.tobytes(), lse=lse)
 
 
+def test_slopes_sinks_and_a_window_to_the_right(run, tmp_path, rng):
+    problem = Attention(4, 9, 5, kv_heads=2, skv=11, dtype="f32", window_right=2)
+    operands = random_operands(problem, rng)
+    vectors = {name: rng.random(4).astype(np.float32) for name in ("slopes", "sinks")}
+    files = write(tmp_path, operands)
+    options = ["--window-right", 2]
+    for name, values in vectors.items():
+        (tmp_path / f"{name}.npy").write_bytes(npy(values))
+        options += [f"--{name}", f"{name}.npy"]
+    succeed(run("attention", *files, "-o", "O.npy", *options))
+    assert_right(problem, operands, np.load(tmp_path / "O.npy").tobytes(), vectors=vectors)
+    named = {**dict(zip("qkv", operands)), **vectors}
+    (tmp_path / "all.safetensors").write_bytes(safetensors.numpy.save(named))
+    succeed(run("attention", "all.safetensors", "-o", "same.npy", "--window-right", 2))
+    assert (tmp_path / "same.npy").read_bytes() == (tmp_path / "O.npy").read_bytes()
+
+
+def test_ragged_entries(run, tmp_path, rng):
+    """Two entries, of 4 queries of 6 keys and of 5 queries of 5 keys."""
+    problem = Attention(2, 9, 8, skv=11, dtype="f32", causal=True)
+    operands = random_operands(problem, rng)
+    files = write(tmp_path, operands)
+    for name, values in (("lens_q", (0, 4, 9)), ("lens_kv", (0, 6, 11))):
+        (tmp_path / f"{name}.npy").write_bytes(npy(np.array(values, np.int32)))
+    options = ["--causal", "--ragged", "--lens-q", "lens_q.npy", "--lens-kv", "lens_kv.npy"]
+    succeed(run("attention", *files, "-o", "O.npy", *options))
+    got = np.load(tmp_path / "O.npy")
+    assert got.shape == (1, 2, 9, 8)
+    for queries, keys in ((slice(0, 4), slice(0, 6)), (slice(4, 9), slice(6, 11))):
+        its = [operands[0][:, :, queries], operands[1][:, :, keys], operands[2][:, :, keys]]
+        alone = Attention(2, its[0].shape[2], 8, skv=its[1].shape[2], dtype="f32", causal=True)
+        assert_right(alone, its, got[:, :, queries].tobytes())
+    refused = run("attention", *files, "-o", "O.npy", "--ragged")
+    assert refused.returncode != DONE and b"lengths" in refused.stderr
+
+
 @pytest.mark.parametrize("boolean", [False, True])
 def test_a_mask_and_an_offset(boolean, run, tmp_path, rng):
     problem = Attention(4, 9, 5, kv_heads=2, skv=11, batch=3, dtype="f32", causal=True, offset=1)

@@ -304,6 +304,39 @@ def test_attention_of_entries_with_lengths(client, rng):
             client.attention(q, k, v, **wrong)
 
 
+def test_attention_with_slopes_and_sinks(client, rng):
+    q, k, v = (rng.standard_normal((2, heads, rows, 8)).astype(np.float32)
+               for heads, rows in ((4, 5), (2, 7), (2, 7)))
+    slopes = np.array([0, 0.25, 0.5, 1], np.float32)
+    bias = -slopes[:, None, None] * np.abs(np.arange(7) - np.arange(5)[:, None] - 2).astype(np.float32)
+    found = client.attention(q, k, v, slopes=slopes)
+    np.testing.assert_allclose(found, client.attention(q, k, v, mask=bias), rtol=1e-5, atol=1e-6)
+    assert np.array_equal(client.attention_job(q, k, v, slopes=slopes).result(), found)
+    sinks = np.array([-np.inf, -1, 0, 3], np.float32)
+    sunk, sums = client.attention(q, k, v, sinks=sinks, lse=True)
+    plain, without = client.attention(q, k, v, lse=True)
+    np.testing.assert_allclose(sums, np.logaddexp(without, sinks[:, None]), rtol=1e-5)
+    np.testing.assert_allclose(sunk, plain * np.exp(without - sums)[..., None], rtol=1e-4, atol=1e-6)
+    for wrong in ({"slopes": slopes[:3]}, {"sinks": slopes[None]}):
+        with pytest.raises(ValueError, match="a number for each head"):
+            client.attention(q, k, v, **wrong)
+
+
+def test_attention_of_ragged_entries(client, rng):
+    q, k, v = (rng.standard_normal((1, 2, rows, 8)).astype(np.float16) for rows in (9, 12, 12))
+    starts = {"lens_q": [0, 4, 4, 9], "lens_kv": np.array([0, 6, 7, 12])}
+    found, sums = client.attention(q, k, v, ragged=True, window_right=1, lse=True, **starts)
+    assert found.shape == q.shape and sums.shape == (1, 2, 9)
+    for queries, keys in ((slice(0, 4), slice(0, 6)), (slice(4, 9), slice(7, 12))):
+        alone, its = client.attention(q[:, :, queries], k[:, :, keys], v[:, :, keys], window_right=1, lse=True)
+        assert np.array_equal(found[:, :, queries], alone) and np.array_equal(sums[:, :, queries], its)
+    assert np.array_equal(client.attention_job(q, k, v, ragged=True, window_right=1, **starts).result(), found)
+    for wrong in ({}, {"lens_q": [0, 9], "lens_kv": [0, 13]}, {"lens_q": [1, 9], "lens_kv": [0, 12]},
+                  {"lens_q": [0, 5, 4, 9], "lens_kv": [0, 6, 7, 12]}, {**starts, "mask": np.ones((9, 12), bool)}):
+        with pytest.raises(ValueError, match="ragged|lens_"):
+            client.attention(q, k, v, ragged=True, **wrong)
+
+
 def test_attention_with_resident_keys(client, rng):
     q, k, v = (rng.standard_normal((1, 2, rows, 8)).astype(np.float32) for rows in (5, 7, 7))
     wanted = client.attention(q, k, v)

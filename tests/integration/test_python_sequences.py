@@ -54,6 +54,10 @@ def test_steps_are_one_attention(client, made, rng, layout):
     keys, values = (np.take(array, range(40), axis)[None] for array in (k, v))
     assert np.array_equal(found, client.attention(q[None], keys, values, mask=mask, scale=0.5, softcap=3,
                                                   layout=layout)[0])
+    slopes, sinks = rng.random((2, HEADS)).astype(np.float32)
+    more = dict(slopes=slopes, sinks=sinks, window_right=4, offset=30, layout=layout)
+    assert np.array_equal(made.attention(q, layer=1, skv=40, **more),
+                          client.attention(q[None], keys, values, **more)[0])
 
 
 def test_appends_forks_and_cuts(client, made, rng):

@@ -45,8 +45,8 @@ def inputs_of(problem, operands, lens=None, binary=True):
     return found
 
 
-def attention(url, session, problem, operands, lens=None):
-    parameters = problem.parameters() | ({} if lens is None else {"lens": 1})
+def attention(url, session, problem, operands, lens=None, said=None):
+    parameters = problem.parameters() | ({} if lens is None else {"lens": 1}) | (said or {})
     answer = session.post(f"{url}/attention", params=parameters, timeout=PATIENCE_S,
                           data=raw(problem, operands, lens), headers={"Content-Type": RAW})
     assert answer.status_code == 200, answer.text
@@ -61,6 +61,27 @@ def test_an_additive_mask(url, session, ask, rng):
     answer = ask(problem, inputs, id="one", parameters=BINARY | options_of(problem))
     assert answer.status_code == 200, answer.text
     assert_right(problem, operands, split(answer)[1], mask=mask)
+
+
+def test_slopes_sinks_and_a_window_to_the_right(ask, rng):
+    problem = Attention(4, 9, 16, kv_heads=2, skv=13, dtype="f16", window_right=2)
+    operands = random_operands(problem, rng)
+    vectors = {name: rng.random(4).astype(np.float32) for name in ("slopes", "sinks")}
+    inputs = [*inputs_of(problem, operands), *(Input(name.upper(), values, "f32", True)
+                                               for name, values in vectors.items())]
+    answer = ask(problem, inputs, id="one", parameters=BINARY | options_of(problem))
+    assert answer.status_code == 200, answer.text
+    assert_right(problem, operands, split(answer)[1], vectors=vectors)
+
+
+def test_ragged_entries(url, session, ask, rng):
+    problem = Attention(2, 9, 16, skv=13, dtype="f32", causal=True)
+    operands, starts = random_operands(problem, rng), ([0, 4, 9], [0, 5, 13])
+    answer = ask(problem, inputs_of(problem, operands, starts), id="one",
+                 parameters=BINARY | options_of(problem) | {"lens": "ragged"})
+    assert answer.status_code == 200, answer.text
+    assert split(answer)[1] == attention(url, session, problem, operands, starts,
+                                         {"batch": 2, "lens": "ragged"})
 
 
 @pytest.mark.parametrize("problem, lens", [
@@ -192,12 +213,13 @@ GOOD = [ones("Q", 1, 2, 3, 4), ones("K", 1, 2, 3, 4), ones("V", 1, 2, 3, 4)]
     ([*GOOD, ones("LENS_Q", 1), ones("LENS_KV", 1)], {}, 400, ("FP32", "expects INT32")),
     ([*GOOD, ones("LENS_Q", 2, dtype="i32"), ones("LENS_KV", 2, dtype="i32")], {}, 400,
      ("batch=1",)),
-    ([*GOOD, ones("A", 2, 2)], {}, 400, ("'A'", "Q, K, V, LENS_Q, LENS_KV, MASK")),
+    ([*GOOD, ones("A", 2, 2)], {}, 400, ("'A'", "Q, K, V, LENS_Q, LENS_KV, MASK, SLOPES, SINKS")),
     ([*GOOD[:2], ones("V", 1, 2, 2, 4)], {}, 400, ("skv",)),
     ([ones("Q", 1, 1, 2, 3, 4), *GOOD[1:]], {}, 400, ("dimensions",)),
     ([ones("Q", 1, 2, 3, 0), *GOOD[1:]], {}, 400, ("d",)),
     (GOOD, {"parameters": {"heads": 2}}, 400, ("'heads'", "layout, causal")),
-    (GOOD, {"parameters": {"lens": 1}}, 400, ("'lens'",)),
+    (GOOD, {"parameters": {"lens": 1}}, 400, ("lacks the lengths of Q",)),
+    ([*GOOD, ones("SINKS", 3)], {}, 400, ("the sinks", "heads=2")),
     (GOOD, {"parameters": {"alpha": 2}}, 400, ("'alpha'",)),
     (GOOD, {"parameters": {"window": -1}}, 400, ("window",)),
     (GOOD, {"parameters": {"kernel": "nope"}}, 422, ("nope",)),

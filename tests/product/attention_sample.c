@@ -41,15 +41,22 @@ static float added(const struct attention_problem *p, uint64_t entry, uint64_t h
     return value;
 }
 
-/* Written out anew, as attention.h says it: kernels share attention_span. */
+/* Written out anew, as attention.h says it: kernels share attention_position and attention_span. */
+static int64_t position_of(const struct attention_problem *p, uint64_t entry, uint64_t i)
+{
+    const int64_t sq = (int64_t)length_q(p, entry), skv = (int64_t)length_kv(p, entry);
+    return (int64_t)i + (p->has_offset ? (int64_t)p->offset : skv - sq);
+}
+
 static bool sees(const struct attention_problem *p, uint64_t entry, uint64_t head, uint64_t i,
                  uint64_t j)
 {
     const int64_t sq = (int64_t)length_q(p, entry), skv = (int64_t)length_kv(p, entry);
-    const int64_t position = (int64_t)i + (p->has_offset ? (int64_t)p->offset : skv - sq);
+    const int64_t position = position_of(p, entry, i);
     return added(p, entry, head, i, j) != -INFINITY && (int64_t)i < sq && (int64_t)j < skv &&
            (!p->causal || (int64_t)j <= position) &&
-           (!p->windowed || (int64_t)j >= position - (int64_t)p->window);
+           (!p->windowed || (int64_t)j >= position - (int64_t)p->window) &&
+           (!p->right_windowed || (int64_t)j <= position + (int64_t)p->window_right);
 }
 
 static const float *line_of(const float *tensor, const struct attention_strides *strides,
@@ -77,10 +84,11 @@ static float rounded_f32(float a, float b, float c)
         const uint64_t entry = row / p->sq / p->heads, kv_head = head / (p->heads / p->kv_heads);  \
         const float *q = line_of(operands[ATTENTION_Q], &p->q_strides, entry, head, i);            \
         uint64_t first = 0, end = p->skv;                                                          \
-        REAL most = -INF, total = 0;                                                               \
+        const bool sinks = p->sinks != NULL && i < length_q(p, entry);                             \
+        REAL most = sinks ? (REAL)p->sinks[head] : -INF, total = 0;                                \
         for (uint64_t c = 0; c < p->dv; c++)                                                       \
             o[c] = 0;                                                                              \
-        *lse = -INF;                                                                               \
+        *lse = most;                                                                               \
         while (first < end && !sees(p, entry, head, i, first))                                     \
             first++;                                                                               \
         while (first < end && !sees(p, entry, head, i, end - 1))                                   \
@@ -97,11 +105,16 @@ static float rounded_f32(float a, float b, float c)
             sum *= (REAL)p->scale;                                                                 \
             if (p->softcap > 0)                                                                    \
                 sum = (REAL)p->softcap * TANH(sum / (REAL)p->softcap);                             \
-            if (p->mask != NULL)                                                                   \
+            if (p->slopes != NULL)                                                                 \
+                sum += (REAL)added(p, entry, head, i, j) -                                         \
+                       (REAL)p->slopes[head] * (REAL)llabs((int64_t)j - position_of(p, entry, i)); \
+            else if (p->mask != NULL)                                                              \
                 sum += (REAL)added(p, entry, head, i, j);                                          \
             weights[j] = sum;                                                                      \
             most = sum > most ? sum : most;                                                        \
         }                                                                                          \
+        if (sinks)                                                                                 \
+            total = EXP((REAL)p->sinks[head] - most);                                              \
         for (uint64_t j = first; j < end; j++)                                                     \
             if (p->mask == NULL || sees(p, entry, head, i, j))                                     \
                 total += weights[j] = EXP(weights[j] - most);                                      \
@@ -408,7 +421,7 @@ static bool check_o(const struct attention_sample *sample, struct errors *errors
 }
 
 /* What an lse may be off however well it was computed, and though the reference happened to be
- * exact. With u = 2^-24, half a unit in the last place, and n keys that are seen at most:
+ * exact. With u = 2^-24, half a unit in the last place, and n keys and sinks that are seen at most:
  *   - scores, times the scale and log2 e, which was rounded too: 2.2 u of each. Averaged with the
  *     weights, scores are at most |lse| + log n (the weights' entropy is at most log n).
  *   - the total: an exponential of two units, its argument and one addition, 5.4 u; its logarithm,
@@ -418,7 +431,7 @@ static bool check_o(const struct attention_sample *sample, struct errors *errors
  * much, a factor that is off by 2^-18 at the same lse 6 times. */
 static double lse_resolution(const struct attention_problem *p, double exact)
 {
-    return 0x1p-24 * 5 * (fabs(exact) + log((double)p->skv) + 1);
+    return 0x1p-24 * 5 * (fabs(exact) + log((double)p->skv + (p->sinks != NULL)) + 1);
 }
 
 static bool check_lse(const struct attention_sample *sample, struct errors *errors, char *text,
@@ -491,19 +504,22 @@ bool attention_sample_check(const struct attention_sample *sample, double *worst
 
 void attention_describe(const struct attention_problem *p, char *text, uint64_t size)
 {
-    char window[32] = "", offset[32] = "";
+    char window[32] = "", right[40] = "", offset[32] = "";
     if (p->windowed)
         snprintf(window, sizeof window, ", window %lu", (unsigned long)p->window);
+    if (p->right_windowed)
+        snprintf(right, sizeof right, ", window to the right %lu", (unsigned long)p->window_right);
     if (p->has_offset)
         snprintf(offset, sizeof offset, ", offset %lu", (unsigned long)p->offset);
-    snprintf(
-        text, size,
-        "%s, %lu x %lu heads on %lu, %lu x %lu, d %lu, dv %lu%s%s%s%s%s%s, scale %g, softcap %g, "
-        "rows of Q %lu apart",
-        dtype_name(p->dtype), (unsigned long)p->batch, (unsigned long)p->heads,
-        (unsigned long)p->kv_heads, (unsigned long)p->sq, (unsigned long)p->skv,
-        (unsigned long)p->d, (unsigned long)p->dv, p->causal ? ", causal" : "", window, offset,
-        p->lens_q != NULL ? ", lens" : "", p->mask != NULL ? ", mask of " : "",
-        p->mask != NULL ? dtype_name(p->mask_dtype) : "", (double)p->scale, (double)p->softcap,
-        (unsigned long)p->q_strides.row);
+    snprintf(text, size,
+             "%s, %lu x %lu heads on %lu, %lu x %lu, d %lu, dv %lu%s%s%s%s%s%s%s%s%s, scale %g, "
+             "softcap %g, "
+             "rows of Q %lu apart",
+             dtype_name(p->dtype), (unsigned long)p->batch, (unsigned long)p->heads,
+             (unsigned long)p->kv_heads, (unsigned long)p->sq, (unsigned long)p->skv,
+             (unsigned long)p->d, (unsigned long)p->dv, p->causal ? ", causal" : "", window, right,
+             offset, p->lens_q != NULL ? ", lens" : "", p->slopes != NULL ? ", slopes" : "",
+             p->sinks != NULL ? ", sinks" : "", p->mask != NULL ? ", mask of " : "",
+             p->mask != NULL ? dtype_name(p->mask_dtype) : "", (double)p->scale, (double)p->softcap,
+             (unsigned long)p->q_strides.row);
 }

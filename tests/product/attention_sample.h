@@ -31,18 +31,18 @@ enum attention_part {
 
 struct attention_sample {
     struct attention_problem
-        problem; /* pointing into the buffers; the lengths and the mask are the caller's */
+        problem; /* pointing into the buffers; lengths, mask, slopes and sinks are the caller's */
     struct product_buffer buffers[ATTENTION_PARTS];
     uint64_t rows;             /* of O, in all heads of all entries */
     double *exact, *exact_lse; /* [rows][dv], [rows] */
     float *same, *same_lse;    /* likewise in f32, the worse of the two */
 };
 
-/* What is wanted of an attention: types, sizes, masks, scale and lengths are taken from `like`, the
- * strides from the layout, with `gap` elements between rows. PRODUCT_SPECIAL has some NaN and
- * infinities in each operand. PRODUCT_EXTREME is for large scales: elements of Q and K have so few
- * digits that products are exact, and scores are equal or differ by a sixteenth of the scale. What
- * lies beyond the lengths is NaN. False if memory is lacking. */
+/* What is wanted of an attention that is not ragged: types, sizes, masks, scale and lengths are
+ * taken from `like`, the strides from the layout, with `gap` elements between rows. PRODUCT_SPECIAL
+ * has some NaN and infinities in each operand. PRODUCT_EXTREME is for large scales: elements of Q
+ * and K have so few digits that products are exact, and scores are equal or differ by a sixteenth
+ * of the scale. What lies beyond the lengths is NaN. False if memory is lacking. */
 bool attention_sample_create(struct attention_sample *sample, const struct attention_problem *like,
                              enum attention_layout layout, uint64_t gap, enum product_fill fill,
                              uint64_t seed);

@@ -10,6 +10,7 @@
 #include "proto/dtype.h"
 #include "tests/product/attention_sample.h"
 #include "tests/product/cases.h"
+#include "tests/product/random.h"
 
 enum { GUARD = 64, POISON = 0xff };
 
@@ -230,6 +231,241 @@ START_TEST(causal_masks_from_an_offset)
     ck_assert_double_eq(attention_flops(&problem),
                         2 * pairs * (double)((problem.d + problem.dv) * problem.heads));
     check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_UNIFORM, (uint64_t)_i + 1);
+}
+END_TEST
+
+/* Windows to the right, with and without one to the left, which a causal mask makes void. */
+START_TEST(windows_to_the_right)
+{
+    static const uint64_t rights[] = {0, 1, 60, 400};
+    struct attention_problem problem = {.dtype = dtypes[_i % 3],
+                                        .batch = 1,
+                                        .heads = 2,
+                                        .kv_heads = 1,
+                                        .sq = 110,
+                                        .skv = 200,
+                                        .d = 16,
+                                        .dv = 8,
+                                        .causal = _i == 9,
+                                        .windowed = _i & 4,
+                                        .window = 30,
+                                        .scale = 0.25f,
+                                        .has_offset = _i % 3 == 0,
+                                        .offset = 20,
+                                        .right_windowed = true,
+                                        .window_right = rights[_i % 4]};
+    double pairs = 0;
+    for (uint64_t i = 0; i < problem.sq; i++) {
+        const struct attention_span span = attention_span(&problem, problem.sq, problem.skv, i);
+        pairs += (double)(span.end - span.first);
+    }
+    ck_assert_double_eq(attention_flops(&problem),
+                        2 * pairs * (double)((problem.d + problem.dv) * problem.heads));
+    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_UNIFORM, (uint64_t)_i + 1);
+}
+END_TEST
+
+static const float some_slopes[] = {0.5f, 0.0625f, 0, -0.03125f};
+static const float some_sinks[] = {1.5f, -INFINITY, -3, 40};
+
+/* Slopes and sinks of each head, alone, together, and beside masks; with entries of several
+ * lengths, of which some have queries that see no key. */
+START_TEST(slopes_and_sinks)
+{
+    static const int32_t lens_q[] = {150, 60}, lens_kv[] = {170, 30};
+    const int number = _i * CASE_STRIDE, kind = number / 3; /* 0 to 7 */
+    const enum gemmd_dtype dtype = dtypes[number % 3];
+    struct attention_problem problem = {.dtype = dtype,
+                                        .batch = 2,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .sq = 150,
+                                        .skv = 170,
+                                        .d = 24,
+                                        .dv = 12,
+                                        .causal = kind & 1,
+                                        .scale = 0.25f,
+                                        .softcap = kind == 2 ? 3 : 0,
+                                        .slopes = kind % 3 != 0 ? some_slopes : NULL,
+                                        .sinks = kind % 3 != 1 ? some_sinks : NULL};
+    if (kind & 4) {
+        problem.lens_q = lens_q;
+        problem.lens_kv = lens_kv;
+    }
+    void *mask = NULL;
+    if (kind & 2) {
+        mask =
+            attention_sample_mask(&problem, number % 2 ? GEMMD_I8 : dtype, 4, (uint64_t)number + 1);
+        ck_assert_ptr_nonnull(mask);
+    }
+    check_all(&problem, ATTENTION_BSHD, 1, number % 4 ? PRODUCT_UNIFORM : PRODUCT_SPECIAL,
+              (uint64_t)number + 1);
+    free(mask);
+}
+END_TEST
+
+/* A sink that is not finite, and rows that see a key whose score is not. */
+START_TEST(sinks_that_are_not_finite)
+{
+    static const float sinks[] = {NAN, INFINITY, -INFINITY};
+    const struct attention_problem problem = {.dtype = GEMMD_F32,
+                                              .batch = 1,
+                                              .heads = 3,
+                                              .kv_heads = 1,
+                                              .sq = 3,
+                                              .skv = 2,
+                                              .d = 4,
+                                              .dv = 5,
+                                              .causal = true, /* the first query sees no key */
+                                              .scale = 1,
+                                              .sinks = sinks};
+    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_UNIFORM, 1);
+    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_SPECIAL, 2);
+}
+END_TEST
+
+/* ---- ragged entries ---- */
+
+enum { ENTRIES = 7 };
+static const uint64_t ragged_q[ENTRIES] = {5, 0, 97, 1, 0, 192, 33};
+static const uint64_t ragged_kv[ENTRIES] = {9, 4, 60, 0, 0, 300, 33};
+
+/* Copies the rows of an entry's own tensor to, or from, its place in the ragged one. */
+static void copy_rows(enum gemmd_dtype dtype, uint64_t heads, uint64_t rows, uint64_t width,
+                      const void *from, const struct attention_strides *from_strides, void *to,
+                      const struct attention_strides *to_strides, uint64_t from_row,
+                      uint64_t to_row)
+{
+    const uint64_t size = dtype_size(dtype);
+    for (uint64_t head = 0; head < heads; head++)
+        for (uint64_t row = 0; row < rows; row++)
+            memcpy((char *)to + (head * to_strides->head + (to_row + row) * to_strides->row) * size,
+                   (const char *)from +
+                       (head * from_strides->head + (from_row + row) * from_strides->row) * size,
+                   width * size);
+}
+
+/* Each entry of a ragged attention has the bits of an attention of its own, which check_all
+ * compares with f64. */
+START_TEST(ragged_entries_have_the_bits_of_attentions_of_their_own)
+{
+    const int number = _i * CASE_STRIDE;
+    const enum attention_layout layout = number % 2 ? ATTENTION_BSHD : ATTENTION_BHSD;
+    struct attention_problem like = problem_of(number * 9);
+    like.batch = 1;
+    like.slopes = number % 3 == 0 ? some_slopes : NULL;
+    like.sinks = number % 3 != 1 ? some_sinks : NULL;
+    like.right_windowed = number == 4;
+    like.window_right = 3;
+    struct attention_problem whole = like;
+    int32_t lens_q[ENTRIES + 1] = {0}, lens_kv[ENTRIES + 1] = {0};
+    struct attention_sample samples[ENTRIES];
+    for (int e = 0; e < ENTRIES; e++) {
+        lens_q[e + 1] = lens_q[e] + (int32_t)ragged_q[e];
+        lens_kv[e + 1] = lens_kv[e] + (int32_t)ragged_kv[e];
+    }
+    whole.batch = ENTRIES;
+    whole.ragged = true;
+    whole.lens_q = lens_q;
+    whole.lens_kv = lens_kv;
+    whole.sq = (uint64_t)lens_q[ENTRIES];
+    whole.skv = (uint64_t)lens_kv[ENTRIES];
+    whole.q_strides = attention_strides(layout, whole.heads, whole.sq, whole.d);
+    whole.k_strides = attention_strides(layout, whole.kv_heads, whole.skv, whole.d);
+    whole.v_strides = attention_strides(layout, whole.kv_heads, whole.skv, whole.dv);
+    whole.o_strides = attention_strides(layout, whole.heads, whole.sq, whole.dv);
+    const uint64_t size = dtype_size(whole.dtype);
+    char *q = malloc(whole.q_strides.batch * size), *k = malloc(whole.k_strides.batch * size);
+    char *v = malloc(whole.v_strides.batch * size), *o = malloc(whole.o_strides.batch * size);
+    float *lse = malloc(whole.heads * whole.sq * sizeof *lse);
+    ck_assert(q != NULL && k != NULL && v != NULL && o != NULL && lse != NULL);
+    const uint64_t o_bytes = whole.o_strides.batch * size;
+    whole.q_strides.batch = whole.k_strides.batch = whole.v_strides.batch = whole.o_strides.batch =
+        0;
+    whole.q = q;
+    whole.k = k;
+    whole.v = v;
+    whole.o = o;
+    whole.lse = lse;
+    for (int e = 0; e < ENTRIES; e++) {
+        like.sq = ragged_q[e];
+        like.skv = ragged_kv[e];
+        samples[e] = make(&like, layout, 2, PRODUCT_UNIFORM, (uint64_t)(e + number));
+        const struct attention_problem *p = &samples[e].problem;
+        copy_rows(p->dtype, p->heads, p->sq, p->d, p->q, &p->q_strides, q, &whole.q_strides, 0,
+                  (uint64_t)lens_q[e]);
+        copy_rows(p->dtype, p->kv_heads, p->skv, p->d, p->k, &p->k_strides, k, &whole.k_strides, 0,
+                  (uint64_t)lens_kv[e]);
+        copy_rows(p->dtype, p->kv_heads, p->skv, p->dv, p->v, &p->v_strides, v, &whole.v_strides, 0,
+                  (uint64_t)lens_kv[e]);
+    }
+    for (const struct operation_kernel *const *kernel =
+             operation_kernels(&operation_attention, GEMM_BACKEND_CPU);
+         *kernel != NULL; kernel++) {
+        ck_assert((*kernel)->takes(&whole));
+        memset(o, POISON, o_bytes);
+        memset(lse, POISON, whole.heads * whole.sq * sizeof *lse);
+        run_problem(*kernel, &whole, 1 + (uint32_t)number % 3);
+        for (int e = 0; e < ENTRIES; e++) {
+            char why[256];
+            const struct attention_problem *p = &samples[e].problem;
+            attention_sample_poison(&samples[e]);
+            if (p->sq > 0)
+                run_kernel(*kernel, &samples[e], 1);
+            ck_assert_msg(attention_sample_check(&samples[e], NULL, why, sizeof why), "%s: %s",
+                          (*kernel)->name, why);
+            const struct attention_strides rows = {.head = p->sq * p->dv, .row = p->dv};
+            const uint64_t bytes = p->heads * p->sq * p->dv * size;
+            char *its = malloc(2 * bytes + 1);
+            ck_assert_ptr_nonnull(its);
+            copy_rows(p->dtype, p->heads, p->sq, p->dv, p->o, &p->o_strides, its, &rows, 0, 0);
+            copy_rows(p->dtype, p->heads, p->sq, p->dv, o, &whole.o_strides, its + bytes, &rows,
+                      (uint64_t)lens_q[e], 0);
+            ck_assert_msg(memcmp(its, its + bytes, bytes) == 0, "%s: entry %d has other bits",
+                          (*kernel)->name, e);
+            free(its);
+            for (uint64_t h = 0; h < p->heads; h++)
+                ck_assert_msg(memcmp(lse + h * whole.sq + lens_q[e], p->lse + h * p->sq,
+                                     p->sq * sizeof *lse) == 0,
+                              "%s: lse of entry %d has other bits", (*kernel)->name, e);
+        }
+    }
+    for (int e = 0; e < ENTRIES; e++)
+        attention_sample_destroy(&samples[e]);
+    free(q);
+    free(k);
+    free(v);
+    free(o);
+    free(lse);
+}
+END_TEST
+
+/* No entries of the same rows in all have more pairs of a query and a key. */
+START_TEST(operations_of_ragged_entries_are_a_bound)
+{
+    const int32_t some[2] = {0};
+    uint64_t seed = (uint64_t)_i + 1;
+    struct attention_problem p = problem_of(_i), entry = p;
+    p.batch = 1 + random_next(&seed) % 5;
+    p.ragged = true;
+    p.lens_q = p.lens_kv = some;
+    p.right_windowed = entry.right_windowed = _i % 4 == 1;
+    p.window_right = entry.window_right = random_next(&seed) % 50;
+    p.has_offset = entry.has_offset = _i % 4 == 2;
+    p.offset = entry.offset = random_next(&seed) % 200;
+    p.sq = p.skv = 0;
+    double pairs = 0;
+    for (uint64_t e = 0; e < p.batch; e++) {
+        entry.sq = random_next(&seed) % 100;
+        entry.skv = random_next(&seed) % 100;
+        for (uint64_t i = 0; i < entry.sq; i++) {
+            const struct attention_span span = attention_span(&entry, entry.sq, entry.skv, i);
+            pairs += (double)(span.end - span.first);
+        }
+        p.sq += entry.sq;
+        p.skv += entry.skv;
+    }
+    ck_assert_double_le(2 * pairs * (double)((p.d + p.dv) * p.heads), attention_flops(&p));
 }
 END_TEST
 
@@ -505,6 +741,12 @@ int main(void)
     tcase_add_loop_test(tests, lengths_of_each_entry, 0, 4);
     tcase_add_loop_test(tests, masks_as_operands, 0, (MASK_CASES + MASK_STEP - 1) / MASK_STEP);
     tcase_add_loop_test(tests, causal_masks_from_an_offset, 0, 7);
+    tcase_add_loop_test(tests, windows_to_the_right, 0, 10);
+    tcase_add_loop_test(tests, slopes_and_sinks, 0, CASES_OF(24));
+    tcase_add_test(tests, sinks_that_are_not_finite);
+    tcase_add_loop_test(tests, ragged_entries_have_the_bits_of_attentions_of_their_own, 0,
+                        CASES_OF(12));
+    tcase_add_loop_test(tests, operations_of_ragged_entries_are_a_bound, 0, LENGTHS * MASKS);
     tcase_add_loop_test(tests, what_is_not_finite, 0, CASES_OF(12));
     tcase_add_loop_test(tests, threads_change_no_bit, 0, CASES_OF(18));
     tcase_add_loop_test(tests, positions_in_steps_change_no_bit, 0, CASES_OF(16));

@@ -17,6 +17,7 @@ static const float q[ROWS * D] = {1, 2, 3, 4, 5, 6, 7, 8};
 static const float k[BATCH * SKV * D] = {9, 10, 11};
 static const float v[BATCH * SKV * DV] = {20, 21};
 static const int32_t lens_q[BATCH] = {1, 0}, lens_kv[BATCH] = {3, 2};
+static const float slopes[HEADS] = {0.5f, 0.25f}, sinks[HEADS] = {1, -1};
 /* What the fake server answers. */
 static const float o[ROWS * DV] = {0.5f, 1.5f, 2.5f, 3.5f}, lse[ROWS] = {-1, -2, -3, -4};
 
@@ -113,10 +114,13 @@ START_TEST(sends_every_parameter_and_the_operands_in_order)
     attention.layout = GEMMD_LAYOUT_BSHD;
     attention.causal = 1;
     attention.window = 0;
+    attention.window_right = 7;
     attention.scale = -0.5;
     attention.softcap = 30;
     attention.lens_q = lens_q;
     attention.lens_kv = lens_kv;
+    attention.slopes = slopes;
+    attention.sinks = sinks;
     attention.kernel = "tiled";
     attention.priority = 9;
     attention.request_id = "mine";
@@ -131,8 +135,8 @@ START_TEST(sends_every_parameter_and_the_operands_in_order)
     ck_assert_uint_eq(result.bytes, sizeof o);
     ck_assert_ptr_null(result.lse);
     const char *line = "POST /attention?batch=2&heads=2&kv_heads=1&sq=1&skv=3&d=2&dv=1&layout=bshd"
-                       "&dtype=f32&causal=1&window=0&scale=-0.5&softcap=30&lens=1&kernel=tiled"
-                       "&priority=9&timeout_ms=";
+                       "&dtype=f32&causal=1&window=0&window_right=7&scale=-0.5&softcap=30&lens=1"
+                       "&alibi=1&sinks=1&kernel=tiled&priority=9&timeout_ms=";
     ck_assert_msg(strncmp(seen.head, line, strlen(line)) == 0, "%s", seen.head);
     ck_assert_ptr_nonnull(strstr(seen.head, "\r\nX-Request-Id: mine\r\n"));
     ck_assert_ptr_nonnull(strstr(seen.head, "\r\nAccept: application/octet-stream\r\n"));
@@ -141,6 +145,8 @@ START_TEST(sends_every_parameter_and_the_operands_in_order)
         size_t bytes;
     } parts[] = {{lens_q, sizeof lens_q},
                  {lens_kv, sizeof lens_kv},
+                 {slopes, sizeof slopes},
+                 {sinks, sizeof sinks},
                  {q, sizeof q},
                  {k, sizeof k},
                  {v, sizeof v}};
@@ -151,6 +157,37 @@ START_TEST(sends_every_parameter_and_the_operands_in_order)
         at += parts[i].bytes;
     }
     ck_assert_uint_eq(seen.body_bytes, at);
+    free(seen.body);
+}
+END_TEST
+
+/* Two entries, whose rows are those that attention_case has for one. */
+START_TEST(ragged_entries_have_one_more_length)
+{
+    static const int32_t first_q[] = {0, 1, 1}, first_kv[] = {0, 0, 3};
+    const struct fake_act act = {
+        .head = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\nGemmd-Shape: 1,2,1,1\r\n"
+                "Gemmd-Dtype: f32\r\nGemmd-Kernel: tiled",
+        .payload = o,
+        .payload_bytes = 8,
+        .take_bytes = FAKE_ALL};
+    struct gemmd_attention attention = attention_case();
+    struct gemmd_error_info error;
+    struct gemmd_result result;
+    struct fake_request seen;
+    attention.ragged = 1;
+    attention.lens_q = first_q;
+    attention.lens_kv = first_kv;
+    gemmd_result_init(&result, sizeof result);
+    const enum gemmd_error code = run(&act, &attention, &result, &error, &seen);
+    ck_assert_msg(code == GEMMD_OK, "%s", error.message);
+    ck_assert_uint_eq(result.dims[0], 1);
+    ck_assert_ptr_nonnull(strstr(seen.head, "&lens=ragged"));
+    ck_assert_uint_eq(seen.body_bytes,
+                      sizeof first_q + sizeof first_kv + (sizeof q + sizeof k + sizeof v) / BATCH);
+    ck_assert_mem_eq(seen.body, first_q, sizeof first_q);
+    ck_assert_mem_eq(seen.body + sizeof first_q, first_kv, sizeof first_kv);
+    gemmd_free(result.data);
     free(seen.body);
 }
 END_TEST
@@ -388,6 +425,14 @@ static void break_lens_kv(struct gemmd_attention *attention)
 {
     attention->lens_kv = lens_q;
 }
+static void break_ragged(struct gemmd_attention *attention)
+{
+    attention->ragged = 1;
+}
+static void break_window_right(struct gemmd_attention *attention)
+{
+    attention->window_right = -2;
+}
 static void break_lse(struct gemmd_attention *attention)
 {
     static float buffer[ROWS];
@@ -426,6 +471,8 @@ static const struct {
     {break_layout, "layout"},
     {break_lens, "lens_kv"},
     {break_lens_kv, "lens_q"},
+    {break_ragged, "ragged"},
+    {break_window_right, "window_right"},
     {break_lse, "lse"},
     {break_lse_bytes, "lse_bytes"},
     {break_o_bytes, "o_bytes"},
@@ -453,6 +500,7 @@ int main(void)
     Suite *suite = suite_create("client_attention");
     TCase *tcase = tcase_create("client_attention");
     tcase_add_test(tcase, sends_every_parameter_and_the_operands_in_order);
+    tcase_add_test(tcase, ragged_entries_have_one_more_length);
     tcase_add_test(tcase, leaves_out_what_is_resident_and_what_is_default);
     tcase_add_loop_test(tcase, takes_lse_beside_the_result, 0, 2);
     tcase_add_test(tcase, an_older_result_has_no_lse);

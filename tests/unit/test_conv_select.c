@@ -184,10 +184,27 @@ START_TEST(examples_for_every_kernel)
 }
 END_TEST
 
+/* No kernel of CUDA takes what the kernels of CUDA do not compute; without CUDA there are none. */
+START_TEST(properties_that_kernels_of_cuda_do_not_take)
+{
+    for (const struct operation_property *p = operation_attention.properties; p->name != NULL; p++)
+        for (const struct operation_kernel *const *k =
+                 operation_kernels(&operation_attention, GEMM_BACKEND_CUDA);
+             *k != NULL; k++)
+            for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+                ck_assert_msg(strcmp(p->name, "mask") == 0 || strcmp(p->name, "offset") == 0 ||
+                                  !operation_takes_property(&operation_attention, *k, p,
+                                                            (enum gemmd_dtype)dtype),
+                              "kernel %s of CUDA takes %s, which PROTOCOL.md says no GPU does",
+                              (*k)->name, p->name);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests = tcase_create("conv_select");
     tcase_add_test(tests, examples_for_every_kernel);
+    tcase_add_test(tests, properties_that_kernels_of_cuda_do_not_take);
     tcase_add_test(tests, outputs);
     tcase_add_test(tests, same_padding);
     tcase_add_test(tests, refusals);

@@ -141,13 +141,22 @@ START_TEST(attention_begins_with_the_lengths)
     request.heads = request.kv_heads = 1;
     request.sq = request.skv = 4;
     request.d = request.dv = 8;
-    request.lens = true;
+    request.lens = ATTENTION_LENS_PADDED;
     ck_assert(attention_request_layout(&request, &layout));
-    ck_assert_uint_eq(layout.count, 6);
+    ck_assert_uint_eq(layout.count, 8);
     ck_assert_uint_eq(layout.offsets[1], 8);
-    ck_assert_uint_eq(layout.offsets[2], 16);
-    ck_assert_uint_eq(layout.offsets[3], 16 + 128);
+    ck_assert_uint_eq(layout.offsets[4], 16);
+    ck_assert_uint_eq(layout.offsets[5], 16 + 128);
     ck_assert_uint_eq(layout.bytes, 16 + 3 * 128);
+    request.lens = ATTENTION_LENS_RAGGED; /* two entries with the rows of one */
+    request.alibi = request.sinks = true; /* of one head */
+    ck_assert(attention_request_layout(&request, &layout));
+    ck_assert_uint_eq(layout.offsets[1], 12);
+    ck_assert_uint_eq(layout.offsets[2], 24);
+    ck_assert_uint_eq(layout.offsets[3], 28);
+    ck_assert_uint_eq(layout.offsets[4], 32);
+    ck_assert_uint_eq(layout.offsets[5], 32 + 64);
+    ck_assert_uint_eq(layout.bytes, 32 + 3 * 64);
 }
 END_TEST
 
@@ -178,14 +187,14 @@ START_TEST(attention_guesses_what_was_meant)
         request.sq = request.skv = 4;
         request.d = request.dv = 4;
         request.dtype = GEMMD_F32;
-        request.lens = cases[i].lens;
+        request.lens = cases[i].lens ? ATTENTION_LENS_PADDED : ATTENTION_LENS_NONE;
         const bool last = i + 1 == sizeof cases / sizeof cases[0];
         if (cases[i].resident)
             request.v[0] = 't';
         if (cases[i].resident && !last)
             request.k[0] = 't';
         ck_assert_uint_eq(operand_layout_settle(&layout, &attention_operand_table, &request,
-                                                cases[i].resident ? last ? 16u : 8u | 16u : 0,
+                                                cases[i].resident ? last ? 64u : 32u | 64u : 0,
                                                 &fault),
                           GEMMD_OK);
         ck_assert_uint_eq(operand_layout_check(&layout, &attention_operand_table, &request,
@@ -249,7 +258,7 @@ START_TEST(sums_can_overflow)
     ck_assert_uint_eq(operand_layout_settle(&layout, &attention_operand_table, &request, 0, &fault),
                       GEMMD_ERR_TOO_LARGE);
     ck_assert_uint_eq(
-        operand_layout_settle(&layout, &attention_operand_table, &request, 4u | 8u, &fault),
+        operand_layout_settle(&layout, &attention_operand_table, &request, 16u | 32u, &fault),
         GEMMD_OK);
 }
 END_TEST

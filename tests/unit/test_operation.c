@@ -2,10 +2,12 @@
  * is said of those that are not chosen. The backend takes the place of CUDA's, which a test without
  * a GPU cannot use. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/cpu_context.h"
 #include "kernels/operations.h"
 
 static enum gemmd_error run_nothing(struct gemm_context *context, const void *problem,
@@ -87,8 +89,24 @@ static const struct operation_kernel grouping = {.name = "grouping",
                                                  .run_group = group_nothing};
 static const struct operation_kernel *const softmaxes[] = {&plain, &grouping, NULL};
 
-const struct gemm_backend_entry gemm_backend_cuda = {
-    .name = "cuda", .kernels = {[OPERATION_GEMM] = products, [OPERATION_SOFTMAX] = softmaxes}};
+/* ---- attentions, of which the kernel does not take each property ---- */
+
+static bool takes_f16_on_cuda(const void *problem)
+{
+    return ((const struct attention_problem *)problem)->dtype == GEMMD_F16 &&
+           attention_problem_offered_on_cuda(problem);
+}
+
+static const struct operation_kernel only = {
+    .name = "only", .takes = takes_f16_on_cuda, .run = run_nothing};
+static const struct operation_kernel *const attentions[] = {&only, NULL};
+
+const struct gemm_backend_entry gemm_backend_cuda = {.name = "cuda",
+                                                     .kernels = {
+                                                         [OPERATION_GEMM] = products,
+                                                         [OPERATION_ATTENTION] = attentions,
+                                                         [OPERATION_SOFTMAX] = softmaxes,
+                                                     }};
 
 static struct gemm_device gpu(uint32_t capability, uint32_t without)
 {
@@ -208,7 +226,7 @@ END_TEST
 START_TEST(what_is_said_of_other_operations)
 {
     const struct softmax_problem f32 = softmax(GEMMD_F32, 100), f64 = softmax(GEMMD_F64, 4);
-    const struct attention_problem attention = {.dtype = GEMMD_F32};
+    const struct conv_problem conv = {.dtype = GEMMD_F32};
     refused(&operation_softmax, gpu(90, 0), "best", &f32, "kernel",
             "the cuda backend has no kernel 'best' for softmax; it has: auto, plain, grouping");
     refused(&operation_softmax, gpu(90, 0), "grouping", &f32, "kernel",
@@ -218,10 +236,47 @@ START_TEST(what_is_said_of_other_operations)
     refused(&operation_softmax, gpu(90, 0), "plain", &f64, "dtype",
             "softmax in f64 is not offered on the cuda backend; these types are: f32");
     /* The backend has no kernels for the operation. */
-    refused(&operation_attention, gpu(90, 0), "plain", &attention, "kernel",
-            "the cuda backend has no kernel 'plain' for attention; it has: none");
-    refused(&operation_attention, gpu(90, 0), "auto", &attention, "dtype",
-            "attention in f32 is not offered on the cuda backend; these types are: none");
+    refused(&operation_conv2d, gpu(90, 0), "plain", &conv, "kernel",
+            "the cuda backend has no kernel 'plain' for conv2d; it has: none");
+    refused(&operation_conv2d, gpu(90, 0), "auto", &conv, "dtype",
+            "conv2d in f32 is not offered on the cuda backend; these types are: none");
+}
+END_TEST
+
+/* What the kernels of CUDA do not know of is refused by its name, and not by the type, unless the
+ * type is not offered either. */
+START_TEST(properties_that_no_kernel_of_cuda_takes)
+{
+    static const char *const offered[] = {"mask", "offset"};
+    struct attention_problem problem, f32;
+    uint32_t count = 0, refusals = 0;
+    ck_assert(operation_attention.example(GEMMD_F32, GEMMD_F32, &f32));
+    for (const struct operation_property *p = operation_attention.properties; p->name != NULL;
+         p++, count++) {
+        char says[128];
+        ck_assert(operation_attention.example(GEMMD_F16, GEMMD_F16, &problem));
+        ck_assert(!p->has(&problem));
+        p->give(&problem);
+        ck_assert(p->has(&problem));
+        const bool takes = count < 2 && strcmp(p->name, offered[count]) == 0;
+        ck_assert(operation_takes_property(&operation_attention, &only, p, GEMMD_F16) == takes);
+        ck_assert(!operation_takes_property(&operation_attention, &only, p, GEMMD_F32));
+        ck_assert(
+            operation_takes_property(&operation_attention, &attention_cpu_tiled, p, GEMMD_F16));
+        if (takes) {
+            ck_assert_ptr_eq(chosen(&operation_attention, gpu(90, 0), "auto", &problem), &only);
+            continue;
+        }
+        refusals++;
+        snprintf(says, sizeof says, "attention with %s is not offered on the cuda backend",
+                 p->name);
+        refused(&operation_attention, gpu(90, 0), "auto", &problem, p->parameter, says);
+        refused(&operation_attention, gpu(90, 0), "only", &problem, p->parameter, says);
+        p->give(&f32);
+    }
+    ck_assert_uint_eq(refusals, 4);
+    refused(&operation_attention, gpu(90, 0), "auto", &f32, "dtype",
+            "attention in f32 is not offered on the cuda backend; these types are: f16");
 }
 END_TEST
 
@@ -260,6 +315,7 @@ int main(void)
     tcase_add_test(tests, a_faster_kernel_takes_the_place_of_the_first);
     tcase_add_test(tests, what_is_said_of_products);
     tcase_add_test(tests, what_is_said_of_other_operations);
+    tcase_add_test(tests, properties_that_no_kernel_of_cuda_takes);
     tcase_add_test(tests, what_is_left_out_is_of_one_operation);
     tcase_add_test(tests, the_table_is_by_number);
     suite_add_tcase(suite, tests);

@@ -426,6 +426,16 @@ struct gemmd_attention {
                              `position` on, which are appended to the sequence first, all or none;
                              skv is 0, and the queries see position + sq keys. Default 0 */
     uint64_t position;    /* of an append: how many positions precede the new ones */
+    int64_t window_right; /* w: query i sees no key to the right of i + skv - sq + w; default
+                             GEMMD_WINDOW_NONE */
+    int32_t ragged; /* 1: the rows of the entries follow one another, without padding. sq and skv
+                       are the rows of all entries, the first dimension of the operands, O and lse
+                       is 1, and lens_q and lens_kv have batch + 1 elements: the first row of each
+                       entry, and then sq and skv. Default 0 */
+    const float *slopes; /* ALiBi's slope of each head: slope * |i + skv - sq - j| is subtracted
+                            from the score of key j. NULL: none */
+    const float *sinks;  /* a score of each head that has no value and takes its part of the weights
+                            of each row. NULL: none */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_attention). */

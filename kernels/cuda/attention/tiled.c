@@ -138,7 +138,7 @@ static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
 const struct operation_kernel attention_cuda_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax, sums in registers",
-    .takes = attention_problem_offered,
+    .takes = attention_problem_offered_on_cuda,
     .workspace_bytes = operation_no_workspace,
     .run = attention_tiled_run,
     .tiles = attention_tiled_count_tiles,

@@ -74,12 +74,18 @@ static enum gemmd_error attention_problem_of(const union call_request *request,
 {
     static const int32_t lengths;
     static const char mask;
+    static const float of_heads;
     static float lse;
     const struct attention_request *r = &request->attention;
     const bool scaled = attention_request_given(r, "scale");
-    /* The kernels that take no offset compute an attention whose offset is the usual one. */
+    const bool has_lens = r->lens != ATTENTION_LENS_NONE;
+    /* The kernels that take no offset compute an attention whose offset is the usual one, and those
+     * that take no window to the right one that is a causal mask, or that a causal mask makes void.
+     */
     const bool has_offset =
-        attention_request_given(r, "offset") && (r->lens || r->offset + r->sq != r->skv);
+        attention_request_given(r, "offset") && (has_lens || r->offset + r->sq != r->skv);
+    const bool has_right = attention_request_given(r, "window_right");
+    const bool causal = r->causal || (has_right && r->window_right == 0);
     (void)residents;
     (void)fault;
     problem->attention = (struct attention_problem){
@@ -91,15 +97,20 @@ static enum gemmd_error attention_problem_of(const union call_request *request,
         .skv = r->skv,
         .d = r->d,
         .dv = r->dv,
-        .causal = r->causal,
+        .causal = causal,
         .windowed = attention_request_given(r, "window"),
         .window = r->window,
         .has_offset = has_offset,
         .offset = r->offset,
         .scale = (float)(scaled ? r->scale : 1 / sqrt((double)r->d)),
         .softcap = (float)r->softcap,
-        .lens_q = r->lens ? &lengths : NULL,
-        .lens_kv = r->lens ? &lengths : NULL,
+        .lens_q = has_lens ? &lengths : NULL,
+        .lens_kv = has_lens ? &lengths : NULL,
+        .ragged = r->lens == ATTENTION_LENS_RAGGED,
+        .right_windowed = has_right && !causal,
+        .window_right = r->window_right,
+        .slopes = r->alibi ? &of_heads : NULL,
+        .sinks = r->sinks ? &of_heads : NULL,
         .mask = r->mask != ATTENTION_MASK_NONE ? &mask : NULL,
         .mask_dtype = r->mask == ATTENTION_MASK_BOOL ? GEMMD_I8 : r->dtype,
         .lse = has_lse ? &lse : NULL,
@@ -109,6 +120,9 @@ static enum gemmd_error attention_problem_of(const union call_request *request,
         .o_strides = attention_strides(r->layout, r->heads, r->sq, r->dv),
         .mask_strides = mask_strides(r),
     };
+    if (problem->attention.ragged)
+        problem->attention.q_strides.batch = problem->attention.k_strides.batch =
+            problem->attention.v_strides.batch = problem->attention.o_strides.batch = 0;
     return GEMMD_OK;
 }
 

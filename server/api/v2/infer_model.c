@@ -29,15 +29,17 @@ struct fixed_model {
 #define ATTENTION(title, type)                                                                     \
     {                                                                                              \
         .name = "attention_" title, .dtype = type, .operation = &infer_attention,                  \
-        .inputs = {{2, "Q", type, false, 4, ANY, false, false},                                    \
-                   {3, "K", type, false, 4, ANY, false, false},                                    \
-                   {4, "V", type, false, 4, ANY, false, false},                                    \
+        .inputs = {{4, "Q", type, false, 4, ANY, false, false},                                    \
+                   {5, "K", type, false, 4, ANY, false, false},                                    \
+                   {6, "V", type, false, 4, ANY, false, false},                                    \
                    {0, "LENS_Q", GEMMD_I32, true, 1, ANY, true, false},                            \
                    {1, "LENS_KV", GEMMD_I32, true, 1, ANY, true, false},                           \
-                   {5, "MASK", type, true, 4, ANY, false, false}},                                 \
+                   {7, "MASK", type, true, 4, ANY, false, false},                                  \
+                   {2, "SLOPES", GEMMD_F32, true, 1, ANY, false, false},                           \
+                   {3, "SINKS", GEMMD_F32, true, 1, ANY, false, false}},                           \
         .outputs = {{0, "O", type, false, 4, ANY, false, false},                                   \
                     {1, "LSE", GEMMD_F32, true, 3, ANY, false, false}},                            \
-        .input_count = 6, .output_count = 2, .listed_count = 5                                     \
+        .input_count = 8, .output_count = 2, .listed_count = 5                                     \
     }
 /* `out` is the default type of the result. The numbers of inputs are the indices in
  * conv2d_operand_table. */

@@ -26,7 +26,7 @@ struct resident;
 
 enum {
     MODEL_NAME_MAX = sizeof MODEL_LINEAR - 1 + GEMM_TENSOR_NAME_MAX,
-    MODEL_INPUTS_MAX = 6,
+    MODEL_INPUTS_MAX = 8,
     MODEL_OUTPUTS_MAX = 2
 };
 
@@ -64,8 +64,9 @@ struct model {
     const struct infer_operation *operation;
     struct resident *weight;   /* a layer's tensor: a reference; NULL: all operands are inputs */
     struct model_stats *stats; /* borrowed */
-    /* Inputs in the order A or X, B, BIAS, C0, A_SCALE, B_SCALE, or Q, K, V, LENS_Q, LENS_KV. The
-     * types of BIAS, C0 and C are the defaults; a request's option `out` changes them. */
+    /* Inputs in the order A or X, B, BIAS, C0, A_SCALE, B_SCALE, or Q, K, V, LENS_Q, LENS_KV, MASK,
+     * SLOPES, SINKS. The types of BIAS, C0 and C are the defaults; a request's option `out` changes
+     * them. */
     const struct model_tensor *inputs, *outputs;
     uint32_t input_count, output_count;
     /* The number of inputs that the metadata and configuration list: all inputs but scales, and

@@ -59,9 +59,9 @@ static enum gemmd_error infer_attention_complete(union call_request *request,
 
 const struct infer_operation infer_attention = {
     .operation = &call_attention,
-    .options =
-        (const char *const[]){"layout", "causal", "window", "offset", "scale", "softcap", "k", "v",
-                              "sequence", "append", "position", "layer", "lse", "kernel", NULL},
+    .options = (const char *const[]){"layout", "causal", "window", "window_right", "offset",
+                                     "scale", "softcap", "lens", "k", "v", "sequence", "append",
+                                     "position", "layer", "lse", "kernel", NULL},
     .set_dtype = infer_attention_set_dtype,
     .second_result = infer_attention_second_result,
     .complete = infer_attention_complete,

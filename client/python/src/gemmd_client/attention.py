@@ -43,12 +43,22 @@ def masked(value: Any, dtype: np.dtype[Any], whole: tuple[int, ...]) -> tuple[Ar
         "mask_sq": shape[2]}
 
 
+def of_heads(name: str, value: Any, heads: int) -> Array | None:
+    """Returns an operand that has a number for each head of Q, as f32."""
+    if value is None:
+        return None
+    found = to_numpy(name, value, ("f32",), "iu")
+    if found.shape != (heads,):
+        raise ValueError(f"{name} has the shape {found.shape}; it must be ({heads},), a number for each head of q")
+    return np.ascontiguousarray(found, np.float32)
+
+
 class Attention:
     """Q, K and V with their sizes, and the lengths of the entries of the batch. K and V may be
-    resident tensors."""
+    resident tensors. If the entries are ragged, `batch` is their number."""
 
     def __init__(self, q: Any, k: Any, v: Any, lens_q: Any, lens_kv: Any, layout: Layout,
-                 mask: Any = None) -> None:
+                 mask: Any = None, slopes: Any = None, sinks: Any = None, ragged: bool = False) -> None:
         check_layout(layout)
         self.layout = layout
         self.q = self._operand("q", q)
@@ -72,8 +82,16 @@ class Attention:
                              "and v do not fit")
         if (lens_q is None) != (lens_kv is None):
             raise ValueError("lens_q and lens_kv must be given together")
+        self.entries_apart, self.ragged = self.batch, ragged
+        if ragged and (lens_q is None or self.batch != 1 or mask is not None):
+            raise ValueError("ragged entries have lens_q and lens_kv, no mask, and q, k and v with a first dimension "
+                             "of 1")
         self.lens_q = self._lengths("lens_q", lens_q, self.sq)
         self.lens_kv = self._lengths("lens_kv", lens_kv, self.skv)
+        if ragged and self.lens_q is not None:
+            self.batch = len(self.lens_q) - 1
+        self.slopes, self.sinks = (of_heads(name, value, self.heads)
+                                   for name, value in (("slopes", slopes), ("sinks", sinks)))
         self.mask: Array | None = None
         self._mask_parameters: dict[str, Any] = {}
         if mask is not None:
@@ -89,11 +107,21 @@ class Attention:
             return None
         refuse_subclass(name, value)
         given = np.asarray(value)
+        if self.ragged:
+            return self._first_rows(name, given, most)
         if given.shape != (self.batch,) or given.dtype.kind not in "iu":
             raise ValueError(f"{name} must be {self.batch} whole numbers, one for each entry of the "
                              "batch")
         if given.min() < 0 or given.max() > most:
             raise ValueError(f"{name} must be from 0 to {most}")
+        return np.ascontiguousarray(given, np.int32)
+
+    @staticmethod
+    def _first_rows(name: str, given: Array, rows: int) -> Array:
+        if (given.ndim != 1 or given.size < 2 or given.dtype.kind not in "iu" or given[0] != 0 or given[-1] != rows
+                or np.any(given[1:] < given[:-1])):
+            raise ValueError(f"{name} of ragged entries must be whole numbers that ascend from 0 to {rows}: the first "
+                             "row of each entry, and the number of all rows")
         return np.ascontiguousarray(given, np.int32)
 
     @property
@@ -108,8 +136,8 @@ class Attention:
     @property
     def sent(self) -> list[Array]:
         """The operands of a raw body, in their order."""
-        return [part for part in (self.lens_q, self.lens_kv, self.q, self.k, self.v,
-                                 self.mask)
+        return [part for part in (self.lens_q, self.lens_kv, self.slopes, self.sinks, self.q, self.k,
+                                 self.v, self.mask)
                 if isinstance(part, np.ndarray)]
 
     def parameters(self) -> dict[str, Any]:
@@ -118,7 +146,8 @@ class Attention:
             "batch": self.batch, "heads": self.heads, "kv_heads": self.kv_heads, "sq": self.sq,
             "skv": self.skv, "d": self.d, "dv": self.dv, "dtype": self.dtype, "layout": self.layout}
         if self.lens_q is not None:
-            found["lens"] = 1
+            found["lens"] = "ragged" if self.ragged else 1
+        found |= {name: 1 for name, array in (("alibi", self.slopes), ("sinks", self.sinks)) if array is not None}
         found |= self._mask_parameters
         for name, part in (("k", self.k), ("v", self.v)):
             if isinstance(part, Tensor):
@@ -128,11 +157,12 @@ class Attention:
 
 def attention_parameters(sizes: dict[str, Any], causal: bool, window: int | None, scale: float | None,
                          softcap: float, priority: int, timeout: float | None,
-                         kernel: str | None, offset: int | None) -> dict[str, Any]:
+                         kernel: str | None, offset: int | None, window_right: int | None) -> dict[str, Any]:
     """Returns the parameters of a request, which has the parameters `sizes` too; the other arguments are those of
     Client.attention()."""
     chosen = {
-        "causal": (int(causal), 0), "window": (window, None), "offset": (offset, None),
+        "causal": (int(causal), 0), "window": (window, None), "window_right": (window_right, None),
+        "offset": (offset, None),
         "scale": (None if scale is None else repr(float(scale)), None),
         "softcap": (float(softcap), 0.0), "priority": (priority, 4), "kernel": (kernel, None),
         "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}

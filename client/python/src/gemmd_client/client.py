@@ -288,7 +288,8 @@ class Client:
                   scale: float | None = None, softcap: float = 0.0, layout: Layout = "bhsd",
                   lens_q: Any = None, lens_kv: Any = None, lse: bool = False, priority: int = 4,
                   timeout: float | None = None, kernel: str | None = None, mask: Any = None,
-                  offset: int | None = None) -> Any:
+                  offset: int | None = None, window_right: int | None = None, slopes: Any = None,
+                  sinks: Any = None, ragged: bool = False) -> Any:
         """Returns softmax(scale * q @ k.T + mask) @ v for each head.
 
         ``q`` is (batch, heads, sq, d), ``k`` is (batch, kv_heads, skv, d) and ``v`` is
@@ -299,6 +300,7 @@ class Client:
         Args:
             causal: query i sees no key to the right of i + skv - sq.
             window: query i sees no key to the left of i + skv - sq - window.
+            window_right: query i sees no key to the right of i + skv - sq + window_right.
             scale: the factor of the scores; default: 1 / sqrt(d).
             softcap: c, with which a score becomes c * tanh(score / c); 0: scores stay.
             lens_q, lens_kv: how many queries and keys each entry of the batch has; default: all.
@@ -306,27 +308,34 @@ class Client:
             mask: an array that broadcasts to (batch, heads, sq, skv), in either layout. One of the
                 type of q is added to the scores, and minus infinity hides a key; one of bool or int8
                 hides the keys where it is false.
-            offset: the position of the first query among the keys, for causal and window; default:
-                skv - sq.
+            offset: the position of the first query among the keys, for causal, window, window_right
+                and slopes; default: skv - sq.
+            slopes: ALiBi: a number for each head of q, which is multiplied with the distance of a
+                key from the position of a query, and subtracted from the score.
+            sinks: a score for each head of q that has no value, and takes its part of the weights of
+                each row.
+            ragged: the rows of the entries follow one another, without padding, so that the first
+                dimension of q, k and v is 1; lens_q and lens_kv have the first row of each entry and
+                then the number of all rows.
             lse: return a pair: the result, and the logarithm of each row's sum of exp(score), f32 of
                 the shape (batch, heads, sq).
 
         The errors are those of gemm().
         """
-        operands = Attention(q, k, v, lens_q, lens_kv, layout, mask)
+        operands = Attention(q, k, v, lens_q, lens_kv, layout, mask, slopes, sinks, ragged)
         timeout = self.timeout if timeout is None else timeout
         if self._library and priority in library.PRIORITIES:
             result: Array = np.empty(operands.shape, operands.result_type)
-            sums = (np.empty((operands.batch, operands.heads, operands.sq), np.float32)
+            sums = (np.empty((operands.entries_apart, operands.heads, operands.sq), np.float32)
                     if lse else None)
             self._library.attention(operands, result, sums, causal=causal, window=window, scale=scale,
                                     softcap=softcap, priority=priority, timeout=timeout,
-                                    kernel=kernel, offset=offset)
+                                    kernel=kernel, offset=offset, window_right=window_right)
             return like(q)(result) if sums is None else (like(q)(result), like(q)(sums))
         parameters = attention_parameters(operands.parameters(), causal, window, scale, softcap, priority, timeout,
-                                          kernel, offset)
+                                          kernel, offset, window_right)
         return self._attend(q, parameters, operands.sent, operands.shape,
-                            (operands.batch, operands.heads, operands.sq) if lse else None, timeout)
+                            (operands.entries_apart, operands.heads, operands.sq) if lse else None, timeout)
 
     def _attend(self, q: Any, parameters: dict[str, Any], sent: list[Array], shape: tuple[int, ...],
                 lse_shape: tuple[int, ...] | None, timeout: float) -> Any:
@@ -343,13 +352,14 @@ class Client:
                       layout: Layout = "bhsd", lens_q: Any = None, lens_kv: Any = None,
                       priority: int = 4, timeout: float | None = None,
                       kernel: str | None = None, mask: Any = None,
-                      offset: int | None = None) -> Job:
+                      offset: int | None = None, window_right: int | None = None, slopes: Any = None,
+                      sinks: Any = None, ragged: bool = False) -> Job:
         """Hands an attention in as a job and returns at once; the arguments are those of
         attention()."""
-        operands = Attention(q, k, v, lens_q, lens_kv, layout, mask)
+        operands = Attention(q, k, v, lens_q, lens_kv, layout, mask, slopes, sinks, ragged)
         return self._job("/attention",
                          attention_parameters(operands.parameters(), causal, window, scale, softcap, priority,
-                                              timeout, kernel, offset),
+                                              timeout, kernel, offset, window_right),
                          operands.sent, Result(operands.shape, operands.result_type, None, q))
 
     @overload

@@ -71,7 +71,9 @@ class _Attention(ctypes.Structure):
                 ("lse_bytes", _u64), ("priority", _u32), ("timeout_ms", _u32), ("kernel", _text),
                 ("request_id", _text), ("user", _pointer), ("job", _i32), ("traceparent", _text),
                 ("mask", _pointer), ("mask_kind", _i32), ("mask_batch", _u64), ("mask_heads", _u64),
-                ("mask_sq", _u64), ("has_offset", _i32), ("offset", _u64)]
+                ("mask_sq", _u64), ("has_offset", _i32), ("offset", _u64), ("sequence", _text),
+                ("layer", _u64), ("append", _i32), ("position", _u64), ("window_right", ctypes.c_int64),
+                ("ragged", _i32), ("slopes", _pointer), ("sinks", _pointer)]
 
 
 _all: weakref.WeakSet[LibraryTransport] = weakref.WeakSet()
@@ -247,7 +249,8 @@ class LibraryTransport:
 
     def attention(self, operands: Attention, result: Array, lse: Array | None, *, causal: bool,
                   window: int | None, scale: float | None, softcap: float, priority: int,
-                  timeout: float, kernel: str | None, offset: int | None) -> None:
+                  timeout: float, kernel: str | None, offset: int | None,
+                  window_right: int | None) -> None:
         """Computes an attention into `result`, and into `lse` if that is wanted."""
         connection = self._take()
         call = _Attention()
@@ -259,6 +262,8 @@ class LibraryTransport:
         call.dtype, call.causal = _DTYPES[operands.dtype], causal
         if window is not None:
             call.window = window
+        if window_right is not None:
+            call.window_right = window_right
         if scale is not None:
             call.scale = scale
         call.softcap, call.priority = softcap, priority
@@ -266,6 +271,10 @@ class LibraryTransport:
         call.kernel = kernel.encode() if kernel else None
         if operands.lens_q is not None and operands.lens_kv is not None:
             call.lens_q, call.lens_kv = _address(operands.lens_q), _address(operands.lens_kv)
+        call.ragged = operands.ragged
+        for name in ("slopes", "sinks"):
+            vector = getattr(operands, name)
+            setattr(call, name, None if vector is None else _address(vector))
         call.q = _address(operands.q)
         for name, part in (("k", operands.k), ("v", operands.v)):
             if isinstance(part, np.ndarray):

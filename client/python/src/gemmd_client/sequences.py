@@ -8,7 +8,7 @@ from urllib.parse import quote
 import numpy as np
 
 from .arrays import DTYPES, Array, to_numpy
-from .attention import ATTENTION_TYPES, Layout, attention_parameters, check_layout, masked
+from .attention import ATTENTION_TYPES, Layout, attention_parameters, check_layout, masked, of_heads
 from .http import description
 from .tables import table
 
@@ -113,7 +113,8 @@ class Sequence:
                   skv: int | None = None, causal: bool = False, window: int | None = None,
                   scale: float | None = None, softcap: float = 0.0, layout: Layout = "bhsd", mask: Any = None,
                   offset: int | None = None, lse: bool = False, priority: int = 4, timeout: float | None = None,
-                  kernel: str | None = None) -> Any:
+                  kernel: str | None = None, window_right: int | None = None, slopes: Any = None,
+                  sinks: Any = None) -> Any:
         """Returns the attention of queries to the positions of a layer, an array of the library of ``q``. With ``k``
         and ``v``, which are the keys and values of as many positions as there are queries, appends these positions
         first, in the same request: all of them or, on an error, none.
@@ -129,7 +130,9 @@ class Sequence:
         queries = self._operand("q", q, None, self.d, layout)
         heads, sq = queries.shape[:2] if layout == "bhsd" else queries.shape[1::-1]
         sizes: dict[str, Any] = {"heads": heads, "sq": sq, "sequence": self.name, "layer": layer, "layout": layout}
-        sent = [queries]
+        vectors = {"alibi": of_heads("slopes", slopes, heads), "sinks": of_heads("sinks", sinks, heads)}
+        sizes |= {name: 1 for name, vector in vectors.items() if vector is not None}
+        sent = [vector for vector in vectors.values() if vector is not None] + [queries]
         if k is not None:
             keys, values, count = self._pair(k, v, layout)
             if count != sq or skv is not None:
@@ -148,7 +151,8 @@ class Sequence:
             bias, settings = masked(mask, self.dtype, (1, heads, sq, seen))
             sizes |= settings
             sent.append(bias)
-        parameters = attention_parameters(sizes, causal, window, scale, softcap, priority, timeout, kernel, offset)
+        parameters = attention_parameters(sizes, causal, window, scale, softcap, priority, timeout, kernel, offset,
+                                          window_right)
         shape = (*queries.shape[:2], self.dv)
         found = self._client._attend(q, parameters, sent, shape, (heads, sq) if lse else None,
                                      self._client.timeout if timeout is None else timeout)

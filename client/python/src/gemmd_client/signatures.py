@@ -83,6 +83,10 @@ class AttentionOptions(Options, total=False):
     lens_kv: Operand | None
     mask: Operand | None
     offset: int | None
+    window_right: int | None
+    slopes: Operand | None
+    sinks: Operand | None
+    ragged: bool
 
 
 class SequenceOptions(Options, total=False):
@@ -98,6 +102,9 @@ class SequenceOptions(Options, total=False):
     layout: Layout
     mask: Operand | None
     offset: int | None
+    window_right: int | None
+    slopes: Operand | None
+    sinks: Operand | None
     lse: bool
 
 
