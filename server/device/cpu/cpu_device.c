@@ -323,7 +323,8 @@ enum gemmd_error device_cpu_open(const struct device_options *options, struct de
         code = cpu_context_beside(&cpu->between.context, fault);
     if (code != GEMMD_OK)
         goto failed;
-    cpu_roofs_measure(cpu->context, cpu->base.info.peak_flops, &cpu->base.info.peak_memory_bytes);
+    cpu_roofs_measure(cpu->all.context, cpu->base.info.peak_flops,
+                      &cpu->base.info.peak_memory_bytes);
     *device = &cpu->base;
     return GEMMD_OK;
 
