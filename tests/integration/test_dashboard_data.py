@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import os
 import time
 
 import pytest
@@ -86,6 +87,38 @@ def test_samples_follow_each_other_and_start_after_one(daemon):
     rest = get(daemon, "history", params={"after": numbers[1]}).json()["samples"]
     assert [sample["number"] for sample in rest][:len(numbers) - 2] == numbers[2:]
     assert get(daemon, "history", params={"after": 2**63 - 1}).json()["samples"] == []
+
+
+def test_the_processors_and_the_memory_of_daemon_and_host(daemon):
+    with open("/proc/meminfo", encoding="ascii") as file:
+        kib = {name: int(rest.split()[0]) for name, rest in (line.split(":") for line in file)}
+    capacity = kib["MemTotal"] * 1024
+    newest = wait_until(lambda: get(daemon, "history").json()["samples"], "a sample")[-1]
+    assert newest["memory"]["capacity"] == capacity
+    assert 0 < newest["memory"]["process"] < newest["memory"]["host"] < capacity
+    assert newest["cpu"]["processors"] == os.sysconf("SC_NPROCESSORS_ONLN")
+    # A busy thread of this process is seen among those of the host, and not in the daemon.
+    number = newest["number"]
+
+    def busy_samples():
+        sum(range(10**6))
+        return [sample["cpu"] for sample in get(daemon, f"history?after={number}").json()["samples"]
+                if sample["cpu"]["host"] > sample["cpu"]["process"]]
+
+    wait_until(busy_samples, "a busy host")
+
+
+def test_fifteen_seconds_are_a_sample_of_the_hours(start):
+    daemon = start()
+    assert multiply(daemon).status_code == 200
+    hours = wait_until(lambda: get(daemon, "history?step=15").json()["samples"], "15 seconds")
+    seconds = get(daemon, "history").json()["samples"][:15]
+    assert hours[0]["number"] == 1 and hours[0]["time"] == seconds[-1]["time"]
+    for name in ("client_errors", "refused", "failed", "flops", "received_bytes", "sent_bytes"):
+        assert hours[0][name] == sum(sample[name] for sample in seconds), name
+    assert hours[0]["requests"]["gemm"] == sum(sample["requests"]["gemm"] for sample in seconds)
+    assert hours[0]["memory"]["process"] == max(sample["memory"]["process"] for sample in seconds)
+    assert get(daemon, "history?step=15&after=1").json()["samples"] == []
 
 
 @pytest.mark.parametrize("query", ["after=-1", "after=", "after=x", "after=1.5", "before=1",

@@ -55,6 +55,7 @@ def test_the_index_of_models(body, status, ask):
 @pytest.mark.parametrize("query, status", [
     ("after=0", 200), ("after=-1", 400), ("after=", 400), ("after=1x", 400), ("after=/", 400), ("after=:", 400),
     ("after=99999999999999999999", 400), ("after=9999999999999999999", 400), ("since=1", 400),
+    ("step=1", 200), ("step=15", 200), ("after=0&step=15", 200), ("step=2", 400), ("step=", 400), ("step=015", 400),
 ])
 def test_samples_after_a_number(query, status, ask):
     answer = ask("GET", f"/dashboard/history?{query}")

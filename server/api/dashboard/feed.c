@@ -23,6 +23,7 @@
 struct feed_call {
     struct request *request;
     uint64_t after; /* the number of a sample: only later ones are asked for */
+    enum history_kind kind;
 };
 
 /* ---- the history ---- */
@@ -93,19 +94,17 @@ static size_t sample_text(const struct history_sample *sample, char out[SAMPLE_T
         (double)sample->queue_max, (double)sample->queue_share);
     add(&text, ",\"busy\":%.4g,\"flops\":%.6g,\"received_bytes\":%.0f,\"sent_bytes\":%.0f",
         (double)sample->busy, sample->flops, sample->received_bytes, sample->sent_bytes);
+    add(&text, ",\"cpu\":{\"process\":%.4g,\"host\":%.4g,\"processors\":%" PRIu32 "}",
+        (double)sample->cpu_process, (double)sample->cpu_host, sample->cpus);
+    add(&text, ",\"memory\":{\"process\":%.0f,\"host\":%.0f,\"capacity\":%.0f}",
+        sample->memory_process, sample->memory_host, sample->memory_capacity);
     add(&text, ",\"ready\":%s,\"draining\":%s}", sample->ready ? "true" : "false",
         sample->draining ? "true" : "false");
     return text.length;
 }
 
-static bool take_after(void *context, const char *name, const char *value)
+static bool take_after(struct feed_call *call, const char *value)
 {
-    struct feed_call *call = context;
-    if (strcmp(name, "after") != 0) {
-        fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, name,
-                  "this path takes the parameter after alone");
-        return false;
-    }
     char *end;
     call->after = strtoull(value, &end, 10);
     if (value[0] >= '0' && value[0] <= '9' && *end == '\0' && strlen(value) <= 19 &&
@@ -116,8 +115,43 @@ static bool take_after(void *context, const char *name, const char *value)
     return false;
 }
 
-/* Reads the parameter `after`. Returns false if the request was refused. */
-static bool read_after(struct request *request)
+static bool take_step(struct feed_call *call, const char *value)
+{
+    char long_step[8];
+    snprintf(long_step, sizeof long_step, "%d", HISTORY_LONG_SECONDS);
+    call->kind = strcmp(value, long_step) == 0 ? HISTORY_LONG : HISTORY_SECONDS;
+    if (call->kind == HISTORY_LONG || strcmp(value, "1") == 0)
+        return true;
+    fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, "step",
+              "step is '%.32s'; samples are of 1 second or of %s seconds", value, long_step);
+    return false;
+}
+
+static bool take_events_parameter(void *context, const char *name, const char *value)
+{
+    struct feed_call *call = context;
+    if (strcmp(name, "after") == 0)
+        return take_after(call, value);
+    fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, name,
+              "this path takes the parameter after alone");
+    return false;
+}
+
+static bool take_history_parameter(void *context, const char *name, const char *value)
+{
+    struct feed_call *call = context;
+    if (strcmp(name, "after") == 0)
+        return take_after(call, value);
+    if (strcmp(name, "step") == 0)
+        return take_step(call, value);
+    fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, name,
+              "this path takes the parameters after and step alone");
+    return false;
+}
+
+/* Reads the parameters by `take`. Returns false if the request was refused. */
+static bool read_parameters(struct request *request,
+                            bool (*take)(void *context, const char *name, const char *value))
 {
     struct feed_call *call = request->call;
     call->request = request;
@@ -126,7 +160,7 @@ static bool read_after(struct request *request)
         request_refuse(request);
         return false;
     }
-    if (request_parameters(request, take_after, call) == GEMMD_OK)
+    if (request_parameters(request, take, call) == GEMMD_OK)
         return true;
     respond_fault(request, &request->fault);
     return false;
@@ -145,8 +179,8 @@ static size_t write_bounds(char *out, size_t room)
     return length + (size_t)snprintf(out + length, room - length, "],\"samples\":[");
 }
 
-/* A history that is being sent. Each takes one of the streams: a history is up to half a megabyte
- * long, and so many are in memory at most. */
+/* A history that is being sent. Each takes one of the streams: a history is up to a megabyte long,
+ * and so many are in memory at most. */
 struct sent_history {
     struct http_server *server;
     uint32_t tenant;
@@ -161,15 +195,16 @@ static void history_sent(void *context)
     free(sent);
 }
 
-/* Returns the text of the samples after a number, which the caller frees. NULL: out of memory. */
-static char *history_text(struct history *history, uint64_t after)
+/* Returns the text of the samples of a kind after a number, which the caller frees. NULL: out of
+ * memory. */
+static char *history_text(struct history *history, enum history_kind kind, uint64_t after)
 {
     enum { HEAD_MAX = 1024 };
-    struct history_sample *samples = malloc(HISTORY_SAMPLES * sizeof *samples);
+    struct history_sample *samples = malloc(HISTORY_MOST * sizeof *samples);
     char *text = NULL;
     if (samples == NULL)
         return NULL;
-    const uint32_t count = history_read(history, after, samples, HISTORY_SAMPLES);
+    const uint32_t count = history_read(history, kind, after, samples, HISTORY_MOST);
     text = malloc(HEAD_MAX + (size_t)count * (SAMPLE_TEXT_MAX + 1));
     if (text == NULL)
         goto end;
@@ -192,14 +227,15 @@ end:
 static void history_begin(struct request *request)
 {
     const struct feed_call *call = request->call;
-    if (!read_after(request))
+    if (!read_parameters(request, take_history_parameter))
         return;
     if (stream_reserve(request) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
     struct sent_history *sent = malloc(sizeof *sent);
-    char *text = sent == NULL ? NULL : history_text(services_of(request)->history, call->after);
+    char *text =
+        sent == NULL ? NULL : history_text(services_of(request)->history, call->kind, call->after);
     if (text == NULL) {
         free(sent);
         stream_release(request->server, request->tenant_number);
@@ -228,8 +264,8 @@ static size_t next_event(void *context, char *out, bool *ended)
     struct history_sample sample;
     (void)ended; /* streams end with their clients or with the daemon */
     _Static_assert((int)SAMPLE_TEXT_MAX + 64 <= (int)STREAM_PIECE_BYTES, "an event fits");
-    if (history_newest(source->history) <= source->after ||
-        history_read(source->history, source->after, &sample, 1) == 0)
+    if (history_newest(source->history, HISTORY_SECONDS) <= source->after ||
+        history_read(source->history, HISTORY_SECONDS, source->after, &sample, 1) == 0)
         return 0;
     source->after = sample.number;
     int length = snprintf(out, 64, "id: %llu\ndata: ", (unsigned long long)sample.number);
@@ -243,9 +279,9 @@ static void events_begin(struct request *request)
 {
     struct feed_call *call = request->call;
     struct history *history = services_of(request)->history;
-    const uint64_t newest = history_newest(history);
+    const uint64_t newest = history_newest(history, HISTORY_SECONDS);
     call->after = newest > 0 ? newest - 1 : 0;
-    if (!read_after(request))
+    if (!read_parameters(request, take_events_parameter))
         return;
     if (atomic_load(&request->server->stage) >= HTTP_HANDED_OVER) {
         fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");

@@ -1,9 +1,13 @@
 #include "server/api/dashboard/sampler.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "proto/number.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
 #include "server/observe/history.h"
@@ -15,6 +19,11 @@
 enum { MINUTE_SAMPLES = 60, LEAST_REQUESTS = 100 };
 static const uint64_t SECOND_NS = 1000000000, SLOW_NS = 100000000, LEAST_NS = 1000000;
 
+/* Processor time since the start of the process and of the host, in nanoseconds. */
+struct host_times {
+    uint64_t process_ns, host_ns;
+};
+
 struct sampler {
     struct services *services;
     pthread_t thread;
@@ -25,6 +34,7 @@ struct sampler {
     /* Only the thread uses the fields from here on. */
     struct metrics_totals before; /* at the end of the last second */
     uint64_t before_ns;
+    struct host_times cpu_before; /* at the end of the last second */
     uint32_t looks;
     double waiting_sum;
     float waiting_max, share_max;
@@ -78,6 +88,78 @@ static void set_counts(struct history_sample *sample, const struct metrics_total
     sample->sent_bytes = (double)(now->response_bytes - before->response_bytes);
 }
 
+/* Reads the beginning of a file of /proc. Returns false if it cannot be read. */
+static bool read_proc(const char *path, char *text, size_t room)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    text[fread(text, 1, room - 1, file)] = '\0';
+    (void)fclose(file);
+    return true;
+}
+
+/* The time that all processors of the host have been busy: the fields of /proc/stat but those of
+ * idle time, of waiting for disks, and of guests, whose time is in the first two fields, too. */
+static uint64_t host_busy_ns(void)
+{
+    enum { USER, NICE, SYSTEM, IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL, FIELDS };
+    char text[512], *rest = text;
+    uint64_t ticks = 0, field;
+    if (!read_proc("/proc/stat", text, sizeof text) || strncmp(text, "cpu ", 4) != 0)
+        return 0;
+    rest += strspn(rest, "cpu ");
+    for (int i = USER; i < FIELDS; i++) {
+        const char *word = strsep(&rest, " \n");
+        if (word == NULL || !number_u64(word, &field))
+            return 0;
+        if (i != IDLE && i != IOWAIT)
+            ticks += field;
+    }
+    return ticks * (SECOND_NS / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
+static struct host_times read_host_times(void)
+{
+    struct timespec cpu;
+    struct host_times times = {.host_ns = host_busy_ns()};
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu) == 0)
+        times.process_ns = (uint64_t)cpu.tv_sec * SECOND_NS + (uint64_t)cpu.tv_nsec;
+    return times;
+}
+
+/* The bytes that a line of /proc/meminfo names; 0: there is no such line. */
+static double memory_bytes(const char *text, const char *name)
+{
+    const char *line = strstr(text, name);
+    return line == NULL ? 0 : strtod(line + strlen(name), NULL) * 1024;
+}
+
+/* Sets the processors and the memory that the process and the host use. The figures of the host are
+ * those of /proc, also in a container. */
+static void set_host(struct history_sample *sample, const struct host_times *now,
+                     const struct host_times *before)
+{
+    char text[2048], *rest = text;
+    uint64_t pages;
+    sample->cpu_process =
+        (float)((double)(now->process_ns - before->process_ns) * 1e-9 / sample->seconds);
+    if (now->host_ns > before->host_ns)
+        sample->cpu_host =
+            (float)((double)(now->host_ns - before->host_ns) * 1e-9 / sample->seconds);
+    sample->cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    if (read_proc("/proc/meminfo", text, sizeof text)) {
+        sample->memory_capacity = memory_bytes(text, "MemTotal:");
+        sample->memory_host = sample->memory_capacity - memory_bytes(text, "MemAvailable:");
+    }
+    if (!read_proc("/proc/self/statm", text, sizeof text))
+        return;
+    (void)strsep(&rest, " "); /* the first field is the size of the address space */
+    const char *resident = strsep(&rest, " ");
+    if (resident != NULL && number_u64(resident, &pages))
+        sample->memory_process = (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
 static void set_state(struct history_sample *sample, const struct services *services)
 {
     const enum http_stage stage = atomic_load(&services->http->stage);
@@ -110,6 +192,7 @@ static void end_second(struct sampler *sampler, uint64_t now_ns)
 {
     struct services *services = sampler->services;
     const double seconds = (double)(now_ns - sampler->before_ns) * 1e-9;
+    const struct host_times host = read_host_times();
     struct metrics_totals now;
     metrics_totals_read(services->http->metrics, &now);
     struct history_sample sample = {
@@ -121,13 +204,15 @@ static void end_second(struct sampler *sampler, uint64_t now_ns)
                         services->executors.count),
     };
     set_counts(&sample, &now, &sampler->before);
+    set_host(&sample, &host, &sampler->cpu_before);
     set_state(&sample, services);
     /* A launch counts as a whole when it ends, although it may have begun in an earlier second. */
     sample.busy = sample.busy > 1 ? 1 : sample.busy;
     history_add(services->history, &sample);
-    sampler->minute[history_newest(services->history) % MINUTE_SAMPLES] = sample;
+    sampler->minute[history_newest(services->history, HISTORY_SECONDS) % MINUTE_SAMPLES] = sample;
     notable_tick(services->notable, slow_ns(sampler));
     sampler->before = now;
+    sampler->cpu_before = host;
     sampler->before_ns = now_ns;
     sampler->looks = 0;
     sampler->waiting_sum = 0;
@@ -155,6 +240,7 @@ static void *sampler_run(void *argument)
     uint64_t next_ns = clock_now_ns();
     sampler->before_ns = next_ns;
     metrics_totals_read(sampler->services->http->metrics, &sampler->before);
+    sampler->cpu_before = read_host_times();
     for (;;) {
         const uint64_t now_ns = clock_now_ns();
         next_ns += SECOND_NS / SAMPLER_LOOKS;
