@@ -134,10 +134,10 @@ def test_every_metric_it_reads_is_there(guarded):
     families = names | {name.removesuffix("_bucket") for name in names if name.endswith("_bucket")}
     read = set(re.findall(r'"((?:gemmd|process)_\w+)"', SCRIPT))
     assert len(read) > 25
-    # The figures of GPUs are tested with a GPU's library in test_dashboard_browser.py.
-    assert {name for name in read - families if not name.startswith("gemmd_gpu_")} == set()
+    # The figures of GPUs and of several devices are tested in test_dashboard_browser.py.
+    assert {name for name in read - families if not name.startswith(("gemmd_gpu_", "gemmd_per_device_"))} == set()
     labels = {(name, label) for name, label in re.findall(r'"(gemmd_\w+)", "(\w+)"', SCRIPT)
-              if not name.startswith("gemmd_gpu_")}
+              if not name.startswith(("gemmd_gpu_", "gemmd_per_device_"))}
     assert len(labels) > 6
     missing = {(name, label) for name, label in labels
                if not any(there in (name, f"{name}_bucket") and f'{label}="' in text

@@ -4,17 +4,20 @@ on the console."""
 import functools
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import requests
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from browser import daemon, driver, needs_chromium, page  # noqa: F401
 from daemon import PATIENCE_S, Daemon
 from reserved_port import ReservedPort
+from wire import Wire
 
 pytestmark = needs_chromium
 TOKEN = "the-token-of-alice"
@@ -37,7 +40,7 @@ def test_it_shows_a_live_daemon(page, daemon):
     point = re.compile(r"gemm f32 by \w+, m ≤ 16, n ≤ 16, k ≤ 16: .*FLOP/s at 1\.33 FLOP/byte")
     page.until(lambda: any(map(point.match, page.run(labels))), "a point of the roofline")
     page.until(lambda: "gemm: receive" in page.text("stage-bars"), "the stages")
-    page.until(lambda: len(page.driver.find_elements(By.CSS_SELECTOR, "#charts svg")) == 6, "the charts")
+    page.until(lambda: len(page.driver.find_elements(By.CSS_SELECTOR, "#charts svg")) == 9, "the charts")
     assert page.errors() == []
 
 
@@ -114,6 +117,191 @@ def test_charts_tell_their_values_by_keyboard(page, daemon):
     page.until(lambda: " at " not in page.run(caption), "the newest values")
     assert page.run(live) is None  # the newest values are not read out each second
     assert page.errors() == []
+
+
+# A daemon of 20 minutes: the samples of seconds of the last 15 minutes, and those of 15 seconds before. One second has
+# a thousand times the requests of the others.
+OLD_DAEMON = """
+    const end = Math.floor(Date.now() / 1000), zeros = Object.fromEntries(computing.map((op) => [op, 0]));
+    const sample = (time, seconds, gemm) => ({...samples[samples.length - 1], time, seconds, flops: 0,
+      requests: {...zeros, gemm, tensor: 0, other: 0}});
+    addSamples = () => {};  // no sample of the daemon's own is added
+    readHours = async () => {};
+    samples = Array.from({length: 900}, (_, i) => sample(end - 899 + i, 1, i === 450 ? 20000 : 20 + i % 3));
+    hours = Array.from({length: 80}, (_, i) => sample(end - 1200 + 15 * (i + 1), 15, 300));
+    show();"""
+
+
+def old_daemon(page, daemon):
+    page.open(daemon.url)
+    page.until(lambda: page.run("return document.querySelectorAll('#charts path.series').length"), "charts")
+    page.run(OLD_DAEMON)
+
+
+SHOWN = "return [shown.to - shown.from, shown.list.length, shown.list[0].seconds]"
+
+
+def press(page, group, text):
+    page.run("[...document.querySelectorAll(`${arguments[0]} button`)].find((each) => each.textContent === arguments[1]).click()",
+             group, text)
+
+
+def test_the_script_takes_its_pictures(gemmd, tmp_path):
+    """Of a daemon that it starts: four whole pages."""
+    script = ROOT / "tests/bench/screenshots.py"
+    subprocess.run([sys.executable, str(script), "--gemmd", str(gemmd), "--seconds", "2", str(tmp_path)], check=True,
+                   capture_output=True, timeout=4 * PATIENCE_S)
+    sizes = {}
+    for file in tmp_path.iterdir():
+        head = file.read_bytes()[:24]
+        assert head[:8] == b"\x89PNG\r\n\x1a\n"
+        sizes[file.name] = (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big"))
+    assert {name: width for name, (width, _) in sizes.items()} == {
+        "light-1400.png": 1400, "light-400.png": 400, "dark-1400.png": 1400, "dark-400.png": 400}
+    assert all(height > 2000 for _, height in sizes.values())
+
+
+def test_ranges(page, daemon):
+    """Seconds as far as there are any, and longer samples for what lies before."""
+    old_daemon(page, daemon)
+    for text, seconds in [("1 min", 60), ("5 min", 300), ("15 min", 899)]:
+        press(page, "#ranges", text)
+        width, count, step = page.run(SHOWN)
+        assert width == pytest.approx(seconds, abs=1) and step == 1 and abs(count - seconds) <= 2, text
+        pressed = page.driver.find_elements(By.CSS_SELECTOR, "#ranges button[aria-pressed=true]")
+        assert [button.text for button in pressed] == [text]
+    press(page, "#ranges", "1 h")
+    width, count, step = page.run(SHOWN)
+    assert width == pytest.approx(1200 - 15, abs=1) and (count, step) == (80, 15)
+    assert "a point for each 15 seconds" in page.text("charts-note")
+    assert page.errors() == []
+
+
+def test_the_hours_of_a_daemon(page, daemon):
+    page.open(daemon.url)
+    page.until(lambda: page.text("status") == "ready", "the state")
+    press(page, "#ranges", "6 h")
+    page.until(lambda: page.run("return hours.length") > 0, "15 seconds")
+    known = requests.get(f"{daemon.url}/dashboard/history?step=15", timeout=PATIENCE_S).json()["samples"]
+    read = page.run("return hours")
+    assert [one for one in known if one["number"] <= len(read)] == read
+
+
+def test_a_part_is_zoomed_by_dragging(page, daemon):
+    old_daemon(page, daemon)
+    before = page.run("return [shown.from, shown.to]")
+    plot = page.driver.find_elements(By.CSS_SELECTOR, "#charts svg")[1]
+    page.run("arguments[0].scrollIntoView({block: 'center'})", plot)
+    ActionChains(page.driver).move_to_element_with_offset(plot, -20, 0).click_and_hold().move_by_offset(60, 0).perform()
+    assert page.run("return Number(document.querySelectorAll('#charts svg')[1].querySelector('.chosen').getAttribute('width'))"
+                    ) == pytest.approx(60, abs=2)
+    ActionChains(page.driver).release().perform()
+    start, end, width = page.run("return [shown.from, shown.to, CHARTS[1].plot.clientWidth - CHARTS[1].left - CHARTS[1].right]")
+    assert before[0] < start < end < before[1]
+    assert end - start == pytest.approx(60 / width * (before[1] - before[0]), rel=0.1)
+    page.run("show()")  # as each second does
+    assert page.run("return [shown.from, shown.to]") == [start, end]
+    page.click("zoom-out")
+    assert page.run("return [shown.from, shown.to]") == before and not page.find("zoom-out").is_displayed()
+    page.run("arguments[0].focus()", plot)
+    plot.send_keys("+")
+    assert page.run("return shown.to - shown.from") == pytest.approx((before[1] - before[0]) / 2)
+    plot.send_keys(Keys.ESCAPE)
+    assert page.run("return [shown.from, shown.to]") == before
+    assert page.errors() == []
+
+
+def test_outliers_do_not_flatten_the_rest(page, daemon):
+    """The axis ends at the p99, and a mark says that there is more; a logarithmic axis shows all."""
+    old_daemon(page, daemon)
+    ends = "return Math.max(...valueAxis(CHARTS[0], CHARTS[0].series.map(([, value]) => shown.list.map(value))).ticks)"
+    marks = "return CHARTS[0].plot.querySelectorAll('.outlier').length"
+    assert page.run(ends) < 50 and page.run(marks) == 1
+    assert "▲ up to 20\u00a0k/s" in page.run("return CHARTS[0].plot.textContent")
+    page.click("scale")
+    assert page.find("scale").get_attribute("aria-pressed") == "true"
+    assert page.run(ends) >= 20000 and page.run(marks) == 0
+    heights = page.run("""const {y, end} = valueAxis(CHARTS[0], CHARTS[0].series.map(([, value]) => shown.list.map(value)));
+        return [y(end / 100) - y(end / 10), y(end / 10) - y(end)]""")
+    assert heights[0] == pytest.approx(heights[1]) and heights[0] > 5
+    assert page.errors() == []
+
+
+def test_what_is_wrong_comes_first(page, start):
+    daemon = start("--backend=cpu")
+    page.open(daemon.url)
+    page.until(lambda: page.text("wrong-title") == "Nothing is wrong", "the tile")
+    first = page.driver.find_element(By.CSS_SELECTOR, "main > section > :first-child")
+    assert first.get_attribute("id") == "wrong" and first.get_attribute("data-state") == "good"
+    assert multiply(daemon, m=0).status_code == 400
+    page.until(lambda: "Clients send wrong requests (other 4xx)" in page.text("wrong-list"), "the wrong request")
+    link = page.driver.find_element(By.CSS_SELECTOR, "#wrong-list a")
+    assert page.find(link.get_attribute("hash").removeprefix("#")).is_displayed()
+    states = page.run("""
+        const last = samples[samples.length - 1];
+        const bad = {...last, ready: false, failed: 5, refused: 1, queue: {...last.queue, share: 0.95}};
+        return problems([bad], false)""")
+    assert [state for state, _, _ in states] == sorted((state for state, _, _ in states), key=["bad", "warn"].index)
+    text = " ".join(sentence for _, sentence, _ in states)
+    for expected in ("not ready", "fail (5xx)", "refused (429)", "95"):
+        assert expected in text
+    for _, _, section in states:
+        assert page.find(section).is_displayed(), section
+    page.run("heardAt = Date.now() - 60000; readEvents = () => new Promise(() => {}); addSamples = () => {}; showHealth()")
+    assert "has not answered for 1 min" in page.text("wrong-list")
+
+
+def test_what_waits_and_why(page, start):
+    daemon = start("--backend=cpu", "--timeout", "600s")
+    with Wire(daemon.address) as travelling:
+        travelling.send(b"POST /gemm?m=64&n=64&k=64 HTTP/1.1\r\nHost: x\r\nContent-Length: 32768\r\nExpect: 100-continue\r\n\r\n")
+        assert travelling.receive().status == 100
+        page.open(daemon.url)
+        page.until(lambda: page.text("waiting-rows").startswith("for the client or the network1"), "the request")
+        assert "for the device0" in page.text("waiting-rows")
+    assert page.errors() == []
+
+
+def test_a_row_for_each_device(page, daemon):
+    """Of several GPUs, whose figures are those of a daemon that has them."""
+    page.open(daemon.url)
+    page.until(lambda: page.text("device-rows").startswith("cpu 0"), "the device")
+    page.until(lambda: "%" in page.text("device-rows"), "how busy it is")
+    cells = page.run("""
+        const of = (device, busy, lost) => `gemmd_per_device_lost{device="${device}",uuid="GPU-${device}"} ${lost}
+        gemmd_per_device_requests_waiting{device="${device}",uuid="GPU-${device}"} 3
+        gemmd_per_device_memory_used_bytes{device="${device}",uuid="GPU-${device}"} 1024
+        gemmd_per_device_memory_capacity_bytes{device="${device}",uuid="GPU-${device}"} 4096
+        gemmd_gpu_power_watts{uuid="GPU-${device}"} 350
+        gemmd_per_device_busy_seconds_total{device="${device}",uuid="GPU-${device}"} ${busy}`.replace(/^ +/gm, "");
+        deviceList = [0, 1].map((index) => ({backend: "cuda", index, name: "H200", uuid: `GPU-${index}`, lost: false}));
+        figuresBefore = {series: parse(of(0, 10, 0) + "\\n" + of(1, 10, 0)), at: 100};
+        showDevices({series: parse(of(0, 15, 0) + "\\n" + of(1, 10, 1)), at: 110});
+        return [...document.querySelectorAll("#device-rows tr")].map((row) => [...row.children].map((cell) => cell.textContent))""")
+    assert [row[:6] for row in cells] == [["cuda 0", "H200", "computes", "50\u00a0%", "3", "0"],
+                                          ["cuda 1", "H200", "lost", "0\u00a0%", "3", "0"]]
+    assert {row[6] for row in cells} == {"1\u00a0KiB of 4\u00a0KiB"} and {row[8] for row in cells} == {"350 W"}
+
+
+def test_a_daemon_of_the_cpu_speaks_of_the_cpu(page, daemon):
+    page.open(daemon.url)
+    page.until(lambda: "core" in page.text("tile-note"), "the words")
+    said = page.run("return document.querySelector('main').textContent")
+    assert "thread block" not in said and "device memory" not in said
+    assert page.text("gpu-title") == "Memory" and not page.find("gpu-none").is_displayed()
+    assert page.text("tile-says").startswith("Step 1: the core loads")
+
+
+def test_requests_that_failed_fit_a_narrow_window(page, daemon):
+    assert multiply(daemon, m=0, **{"X-Request-Id": "w" * 60}).status_code == 400
+    page.size(400)
+    page.open(daemon.url)
+    page.until(lambda: "w" * 60 in page.text("request-rows"), "the request")
+    box, cells = page.run("""const scroll = document.querySelector("#requests .scroll");
+        return [[scroll.scrollWidth, scroll.clientWidth], [...document.querySelectorAll("#request-rows td")].map((cell) => [
+          cell.getBoundingClientRect().left, cell.getBoundingClientRect().right])]""")
+    assert box[0] <= box[1]
+    assert all(0 <= left < right <= 400 for left, right in cells)
 
 
 def test_a_product_is_tried(page, daemon):
@@ -200,7 +388,7 @@ def test_tiles(page, daemon):
     assert page.run(counts)[:3] == ["268,435,456", "4,194,304", "64.0"]
     assert page.text("tile-step-value") == "1 of 8"
     page.find("tile-step").send_keys(Keys.ARROW_RIGHT)
-    assert page.text("tile-says").startswith("Step 2: the block loads 64 × 64 of A")
+    assert page.text("tile-says").startswith("Step 2: the core loads 64 × 64 of A")
     page.click("tile-play")
     page.until(lambda: page.text("tile-step-value") != "2 of 8", "the next step")
     page.click("tile-play")

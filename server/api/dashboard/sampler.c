@@ -148,6 +148,9 @@ static void set_host(struct history_sample *sample, const struct host_times *now
         sample->cpu_host =
             (float)((double)(now->host_ns - before->host_ns) * 1e-9 / sample->seconds);
     sample->cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    /* The ticks of /proc/stat are coarser than the second that they are divided by. */
+    if (sample->cpu_host > (float)sample->cpus)
+        sample->cpu_host = (float)sample->cpus;
     if (read_proc("/proc/meminfo", text, sizeof text)) {
         sample->memory_capacity = memory_bytes(text, "MemTotal:");
         sample->memory_host = sample->memory_capacity - memory_bytes(text, "MemAvailable:");

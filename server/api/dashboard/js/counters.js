@@ -97,6 +97,7 @@ function showInfo(info) {
   document.title = `gemmd on ${location.host}`;
   write($("version"), `${info.version} (${info.build.revision})`);
   const devices = [];
+  deviceList = info.devices;
   for (const device of info.devices)
     devices.push([`${device.backend} ${device.index}`, device.name, device.arch, device.driver || "–",
       bytes(device.memory_total_bytes), bytes(device.memory_capacity_bytes)]);

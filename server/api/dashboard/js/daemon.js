@@ -1,8 +1,10 @@
-/* What the daemon says: its samples, live and of the last 15 minutes, and its other documents. */
+/* What the daemon says: its samples, live, of the last 15 minutes and of the last 6 hours, and its other documents. */
 
-const KEPT_S = 900;
+const KEPT_S = 900, HOURS_S = 21600, HOURS_STEP_S = 15;
 let token = ""; /* here and nowhere else */
 let samples = []; /* oldest first; all of KEPT_S seconds */
+let hours = []; /* the same of HOURS_S seconds, one for each HOURS_STEP_S seconds; read while they are shown */
+let hoursAfter = 0; /* the number of the newest of them that this daemon has sent */
 let computing = []; /* the kinds of requests that compute: the operations, and infer */
 let restarts = []; /* times at which the page noticed a new daemon */
 let bounds = []; /* of the buckets of sample.latency, in seconds */
@@ -54,7 +56,7 @@ function addSamples(added) {
     computing = Object.keys(samples[0].requests).filter((op) => op !== "tensor" && op !== "other");
   const end = samples[samples.length - 1].time;
   samples = samples.filter((sample) => end - sample.time <= KEPT_S);
-  restarts = restarts.filter((at) => end - at <= KEPT_S);
+  restarts = restarts.filter((at) => end - at <= HOURS_S);
   if (added.length > 0) heardAt = Date.now();
 }
 
@@ -66,6 +68,17 @@ async function readHistory() {
   stageNames = history.stages;
   addSamples(history.samples);
   return history.samples.length > 0 ? history.samples[history.samples.length - 1].number : 0;
+}
+
+/* Reads the samples of 15 seconds that are new; a daemon that was just found is asked for all. */
+async function readHours() {
+  const history = await askJson(`dashboard/history?step=${HOURS_STEP_S}&after=${hoursAfter}`);
+  for (const sample of history?.samples ?? []) {
+    hoursAfter = Math.max(hoursAfter, sample.number);
+    if (hours.length === 0 || sample.time > hours[hours.length - 1].time) hours.push(sample);
+  }
+  const end = hours[hours.length - 1]?.time ?? 0;
+  hours = hours.filter((sample) => end - sample.time <= HOURS_S);
 }
 
 /* Calls `heard` after each event, until the stream ends or `abort` is signalled. */

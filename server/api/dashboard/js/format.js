@@ -16,6 +16,7 @@ const bytes = (number) => scaled(number, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]
 const count = (number) => scaled(number, 1000, ["", "k", "M", "G", "T", "P"]);
 const flops = (number) => scaled(number, 1000, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"]);
 const perSecond = (number) => scaled(number, 1000, ["/s", "k/s", "M/s"], number < 1 ? 2 : 3).replace("\u00a0/", "/");
+const bytesPerSecond = (number) => `${bytes(number)}/s`;
 const percent = (share) => `${(100 * share).toLocaleString("en", { maximumSignificantDigits: 3 })}\u00a0%`;
 const time = (s) => (Number.isFinite(s) ? scaled(s * 1e6, 1000, ["µs", "ms", "s"]) : "–");
 const clock = (s) => new Date(s * 1000).toLocaleTimeString("en-GB");
@@ -26,6 +27,9 @@ function since(s) {
   return parts.slice(first, first + 2).map(([unit, name], i) =>
     `${Math.floor((i === 0 ? s : s % parts[first][0]) / unit)} ${name}`).join(" ");
 }
+
+let backends = []; /* of the daemon: "cpu", "cuda"; empty: not known yet */
+const isCpu = () => backends.length > 0 && backends.every((name) => name === "cpu");
 
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;

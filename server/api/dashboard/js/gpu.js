@@ -21,7 +21,8 @@ function gpuRows(now, gpu) {
 function showGpus(now) {
   const names = new Set([...now.series].filter(([name]) => name.startsWith("gemmd_gpu_"))
     .flatMap(([, list]) => list.map((one) => one.labels.uuid)).filter((gpu) => gpu !== undefined));
-  $("gpu-none").hidden = names.size > 0;
+  $("gpu-none").hidden = names.size > 0 || isCpu();
+  write($("gpu-title"), isCpu() ? "Memory" : "Memory and GPU");
   $("gpus").replaceChildren(...[...names].map((gpu) => {
     const table = make("table");
     const body = make("tbody");

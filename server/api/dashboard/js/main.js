@@ -4,7 +4,7 @@
 const RETRY_MS = 1000, DOCUMENTS_MS = 4000;
 let abort = null; /* of the stream; null: there is none */
 let lastError = "";
-let backends = [], startedAt = 0; /* of the daemon, and when it started */
+let startedAt = 0; /* when the daemon started */
 
 function showFigures() {
   $("figures").hidden = $("sections").hidden = false;
@@ -40,11 +40,16 @@ function showIdentity() {
 }
 
 async function showDocuments() {
-  const now = { series: parse(await (await ask("metrics")).text()) };
+  const now = { series: parse(await (await ask("metrics")).text()), at: Date.now() / 1000 };
   const [kernels, past, jobs] = await Promise.all([askJson("dashboard/kernels"), askJson("dashboard/requests"),
     value(now, "gemmd_jobs_created_total") > 0 ? askJson("jobs?limit=200") : undefined]);
   tensorList = await readTensors();
+  if (range > KEPT_S || zoom !== null) await readHours();
+  [figuresBefore, figures] = [figures, now];
+  backends = [...by(now, "gemmd_build_info", "backend").keys()];
   showFigures();
+  showWaiting(now);
+  showDevices(now);
   showQueue(now);
   showMemory(now);
   showBatches(now);
@@ -60,7 +65,7 @@ async function showDocuments() {
     pastRequests = past;
     showRequests();
   }
-  backends = [...by(now, "gemmd_build_info", "backend").keys()];
+  showTiles();
   showIdentity();
   arrive("documents");
 }
@@ -98,7 +103,11 @@ async function repeat(once, pause_ms) {
 
 /* Notices by its start that this is another daemon than before. */
 function noteStart(at) {
-  if (startedAt > 0 && at - startedAt > 1) restarts.push(at);
+  if (startedAt > 0 && at - startedAt > 1) {
+    restarts.push(at);
+    hoursAfter = 0; /* the numbers of another daemon */
+    figures = figuresBefore = null;
+  }
   startedAt = at;
 }
 

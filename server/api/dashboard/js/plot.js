@@ -9,9 +9,14 @@ function svg(name, attributes, text) {
   return element;
 }
 
-/* Steps of 1, 2 or 5 times a power of ten from 0 up to at least `most`, about four of them. */
-function niceTicks(most) {
+/* Steps of 1, 2 or 5 times a power of ten from 0 up to at least `most`, about four of them. Of bytes, the steps are in
+ * the unit that they are written in. */
+function niceTicks(most, isBytes = false) {
   if (!(most > 0)) return [0, 1];
+  if (isBytes && most >= 1024) {
+    const unit = 1024 ** Math.floor(Math.log(most) / Math.log(1024));
+    return niceTicks(most / unit).map((tick) => tick * unit);
+  }
   const rough = most / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= rough * 0.999);
@@ -48,7 +53,7 @@ function rooflineAxes(plot, { width, height, xs, ys }) {
   }
   parts.push(svg("path", { class: "axis", d: `M${left} ${top}V${height - bottom}H${width - right}` }));
   parts.push(svg("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" },
-    width < 500 ? "FLOP per byte of device memory" : "arithmetic intensity (FLOP per byte of device memory)"));
+    `${width < 500 ? "" : "arithmetic intensity ("}FLOP per byte of ${isCpu() ? "" : "device "}memory${width < 500 ? "" : ")"}`));
   return { x, y, parts, floor: height - bottom };
 }
 

@@ -1,4 +1,4 @@
-/* Tiles: one thread block of a tiled product, step by step, and its place on the roofline. */
+/* Tiles: one thread block or one core of a tiled product, step by step, and its place on the roofline. */
 
 /* Used where the device's peaks are not known: an H100 SXM, f32 without tensor cores. */
 const EXAMPLE_ROOF = { name: "an H100's", flops: 67e12, bytes: 3.35e12 };
@@ -64,6 +64,10 @@ function drawTileRoofline(problem) {
   plot.replaceChildren(...parts);
 }
 
+/* What computes a tile, and where from and where to the tile is loaded. */
+const tileWords = () => (isCpu() ? { worker: "core", memory: "memory", near: "the core's cache" } :
+  { worker: "thread block", memory: "device memory", near: "shared memory" });
+
 const times = (number) => (number === 1 ? "once" : `${whole(number)} times`);
 
 function showTiles() {
@@ -77,15 +81,19 @@ function showTiles() {
   drawBlock(problem);
   drawTileRoofline(problem);
   const [height, width, depth] = [Math.min(size, m), Math.min(size, n), Math.min(size, k - step * size)];
-  write($("tile-says"), `Step ${step + 1}: the block loads ${height} × ${depth} of A and ${depth} × ${width} of B, ` +
+  const { worker, memory, near } = tileWords();
+  write($("tile-note"), `Why a matrix product is computed tile by tile. A ${worker} computes one tile of C. ` +
+    `It walks along k, and in each step loads one tile of A and one of B into ${near}, where every loaded element is used as often as the tile is wide.`);
+  $("tile-plot").setAttribute("aria-label", `One step of the ${worker}`);
+  write($("tile-says"), `Step ${step + 1}: the ${worker} loads ${height} × ${depth} of A and ${depth} × ${width} of B, ` +
     `which is ${whole(height * depth + depth * width)} elements, and does ${whole(height * width * depth)} multiply-adds with them. ` +
     `Each loaded element of A is used ${times(width)}, and each of B ${times(height)}.`);
   const [naive, tiled] = [naiveReads(problem), tiledReads(problem)];
   const intensity = intensityOf(problem, tiled);
   const ridge = tileRoof.flops / tileRoof.bytes;
   rows("tile-counts", [
-    ["elements read from device memory, naive", whole(naive)],
-    ["elements read from device memory, tiled", whole(tiled)],
+    [`elements read from ${memory}, naive`, whole(naive)],
+    [`elements read from ${memory}, tiled`, whole(tiled)],
     ["the tiled kernel reads less by a factor of", (naive / tiled).toPrecision(3)],
     ["arithmetic intensity, f32", `${intensity.toPrecision(3)} FLOP/byte`],
     [`at most, under ${tileRoof.name} roofs`, `${flops(attainable(intensity))}, ${intensity < ridge ? "limited by memory" : "limited by arithmetic"}`],
