@@ -269,6 +269,28 @@ static enum gemmd_error settle_kv(struct attention_request *request, const struc
     return code == GEMMD_OK ? settle_shape(request, tensor, title, &sizes, fault) : code;
 }
 
+/* Adds the shapes of the operands that are there (NULL and rank 0: not there) to the sentence of a
+ * fault about a size, so that a client sees which operand does not fit. Returns `code`. */
+static enum gemmd_error tell_shapes(enum gemmd_error code, const struct tensor *q,
+                                    const struct tensor *k, const struct tensor *v,
+                                    struct fault *fault)
+{
+    const struct tensor *const tensors[] = {q, k, v};
+    char shape[64];
+    if (code == GEMMD_OK || fault == NULL || fault->field[0] == '\0' ||
+        strcmp(fault->field, "dtype") == 0)
+        return code;
+    for (uint32_t i = 0, told = 0; i < 3; i++) {
+        const size_t length = strlen(fault->detail);
+        if (tensors[i] == NULL || tensors[i]->rank == 0)
+            continue;
+        tensor_shape_text(tensors[i], shape, sizeof shape);
+        snprintf(fault->detail + length, sizeof fault->detail - length, "%s%c is [%s]",
+                 told++ == 0 ? "; " : ", ", "QKV"[i], shape);
+    }
+    return code;
+}
+
 enum gemmd_error attention_request_settle_residents(struct attention_request *request,
                                                     const struct tensor *k, const struct tensor *v,
                                                     struct fault *fault)
@@ -278,7 +300,7 @@ enum gemmd_error attention_request_settle_residents(struct attention_request *re
         code = settle_kv(request, k, false, "the resident K", fault);
     if (code == GEMMD_OK && v != NULL)
         code = settle_kv(request, v, true, "the resident V", fault);
-    return code;
+    return tell_shapes(code, NULL, k, v, fault);
 }
 
 /* Checks which parameters are given together. */
@@ -497,6 +519,7 @@ static enum gemmd_error settle_arrays(struct attention_request *request,
         code = settle_mask(request, &operands->mask, fault);
     if (code == GEMMD_OK)
         code = attention_request_settle_sizes(request, fault);
+    code = tell_shapes(code, &operands->q, &operands->k, &operands->v, fault);
     if (code == GEMMD_OK)
         code = settle_vectors(request, operands, fault);
     request->rank = operands->q.rank;

@@ -360,6 +360,14 @@ def test_a_resident_of_another_type(attend, resident, rng):
     assert_problem(answer, 400, says="the resident K is of type f32", field="dtype")
 
 
+def test_a_resident_of_another_shape(attend, resident):
+    """The sentence has the shapes of both."""
+    k = resident("attention-k", np.ones((1, 1, 2, 4), np.float32))
+    v = resident("attention-v", np.ones((1, 1, 3, 4), np.float32))
+    answer = attend({"k": k, "v": v, "heads": 1, "sq": 2}, bytes(32))
+    assert_problem(answer, 400, says="skv is 3 by .* the resident V and 2 .*; K is \\[1,1,2,4], V is \\[1,1,3,4]", field="skv")
+
+
 def test_a_resident_that_is_not_there(attend):
     assert_problem(attend({"v": "nobody", "heads": 1, "sq": 2, "d": 2}, b""), 404, field="v")
 
@@ -487,9 +495,9 @@ ONES = np.ones((1, 2, 3, 4), np.float32)
 
 
 @pytest.mark.parametrize("arrays, parameters, status, field, says", [
-    ((ONES, ONES, ONES[:, :, :2]), {}, 400, "skv", "skv is 2 by the shape of V and 3"),
+    ((ONES, ONES, ONES[:, :, :2]), {}, 400, "skv", "skv is 2 by the shape of V and 3 .*; Q is \\[1,2,3,4], K is \\[1,2,3,4], V is \\[1,2,2,4]"),
     ((ONES, ONES, ONES[:, :1]), {}, 400, "kv_heads", "kv_heads is 1 by the shape of V and 2"),
-    ((ONES, ONES[..., :3].copy(), ONES), {}, 400, "d", "d is 3 by the shape of K and 4"),
+    ((ONES, ONES[..., :3].copy(), ONES), {}, 400, "d", "d is 3 by the shape of K and 4 .*K is \\[1,2,3,3]"),
     ((ONES, ONES.repeat(2, 0), ONES), {}, 400, "batch", "batch is 2 by the shape of K and 1"),
     ((ONES, ONES, ONES), {"d": 5}, 400, "d", "d is 4 by the shape of Q and 5"),
     ((ONES, ONES.astype(np.float16), ONES), {}, 400, "dtype", "K is of type f16"),
