@@ -222,3 +222,41 @@ enum gemmd_error operation_select(const struct operation *operation,
     *kernel = chosen;
     return GEMMD_OK;
 }
+
+/* Why automatic selection has chosen a kernel. */
+static const char *reason_of_choice(const struct operation *operation,
+                                    const struct gemm_device *device, const void *problem,
+                                    const struct operation_kernel *chosen)
+{
+    const bool in_group = operation->small_in_group && operation->is_small(problem) &&
+                          operation_first(operation, device, problem, true) != NULL;
+    if (operation_first(operation, device, problem, in_group) != chosen)
+        return "the first kernel of the list that takes the problem names this one as faster";
+    return in_group
+               ? "the problem is small, and this is the first kernel of the list that computes "
+                 "many small problems in one launch"
+               : "this is the first kernel of the list that takes the problem";
+}
+
+const char *operation_reason(const struct operation *operation, const struct gemm_device *device,
+                             const char *name, const void *problem,
+                             const struct operation_kernel *chosen,
+                             const struct operation_kernel *kernel)
+{
+    const bool any = strcmp(name, "auto") == 0;
+    const struct operation_kernel *const *k = operation_kernels(operation, device->backend);
+    if (kernel == chosen)
+        return any ? reason_of_choice(operation, device, problem, chosen)
+                   : "the request names this kernel";
+    if (!operation_kernel_runs_on(operation, kernel, device))
+        return "the device does not run this kernel";
+    if (!kernel->takes(problem))
+        return "the kernel does not take the problem";
+    if (!any)
+        return "the kernel takes the problem, and the request names another one";
+    while (*k != kernel && *k != chosen)
+        k++;
+    return *k == chosen ? "the kernel takes the problem, and comes later in the list, which begins "
+                          "with the kernels that are faster"
+                        : "the kernel takes the problem, and the chosen one is faster for it";
+}

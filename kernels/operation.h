@@ -330,6 +330,13 @@ enum gemmd_error operation_select(const struct operation *operation,
                                   const void *problem, const struct operation_kernel **kernel,
                                   struct fault *fault);
 
+/* Says in a clause why `kernel`, one of the backend's list, is or is not the kernel `chosen` that
+ * operation_select has selected by `name`. The string is static. Pure, as operation_select. */
+const char *operation_reason(const struct operation *operation, const struct gemm_device *device,
+                             const char *name, const void *problem,
+                             const struct operation_kernel *chosen,
+                             const struct operation_kernel *kernel);
+
 /* Whether `kernel`, which takes the problem, computes the problem in a shared launch of small
  * problems. */
 bool operation_is_small(const struct operation *operation, const struct operation_kernel *kernel,

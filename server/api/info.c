@@ -1,4 +1,5 @@
-/* GET /metrics, /info, /version and /openapi.json, which describe the daemon. */
+/* GET /metrics, /info, /version and /openapi.json, which describe the daemon; and
+ * /info?explain=..., which describes how a request would be computed. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,8 @@
 #include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "proto/openapi.h"
+#include "server/api/compute/call_operation.h"
+#include "server/api/compute/call_residents.h"
 #include "server/api/endpoints.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
@@ -15,6 +18,7 @@
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
 #include "server/jobs/jobs.h"
+#include "server/observe/metrics_totals.h"
 #include "server/observe/nvml.h"
 #include "server/observe/otlp.h"
 #include "server/shm/shm_store.h"
@@ -386,10 +390,209 @@ static char *info_text(json_t *root, size_t flags)
     return text;
 }
 
+/* ---- the explanation of a choice ---- */
+
+/* What GET /info?explain=OPERATION&... is asked: the parameters of a request of the operation. */
+struct explain_call {
+    struct request *request;
+    const struct call_operation *operation; /* NULL: nothing is to be explained */
+    union call_request parameters;
+};
+
+static bool find_explain(void *context, const char *name, const char *value)
+{
+    static const struct call_operation *const operations[] = {
+        &call_gemm, &call_attention, &call_conv2d, &call_reduce, &call_softmax};
+    struct explain_call *call = context;
+    if (strcmp(name, "explain") != 0)
+        return true;
+    for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++)
+        if (strcmp(operations[i]->operation->name, value) == 0)
+            call->operation = operations[i];
+    if (call->operation != NULL)
+        return true;
+    fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, "explain",
+              "explain is '%.32s'; it must be gemm, attention, conv2d, reduce or softmax", value);
+    return false;
+}
+
+/* Takes a parameter of the request that is to be explained. There are no operands, so that none can
+ * be resident. */
+static bool take_parameter(void *context, const char *name, const char *value)
+{
+    struct explain_call *call = context;
+    const struct call_operation *operation = call->operation;
+    bool is_resident = operation->sequence.at != 0 && strcmp(name, "sequence") == 0;
+    if (strcmp(name, "explain") == 0)
+        return true;
+    for (int i = 0; i < 2; i++)
+        is_resident |=
+            operation->residents[i].name != NULL && strcmp(operation->residents[i].name, name) == 0;
+    if (is_resident) {
+        fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, name,
+                  "%s names something resident; an explanation takes the sizes and types alone",
+                  name);
+        return false;
+    }
+    return parameter_set(operation->parameters, &call->parameters, name, value,
+                         &call->request->fault) == GEMMD_OK;
+}
+
+/* How fast the kernel has been, on this daemon, for problems of the same type and class of shape,
+ * and how long the problem would take at this rate; null: it has computed none. */
+static json_t *measured_json(const struct metrics_cell_total *cells, uint32_t count,
+                             const struct operation *operation,
+                             const struct operation_kernel *kernel, const void *problem)
+{
+    uint64_t lengths[METRICS_SHAPE_LENGTHS] = {0};
+    uint8_t classes[METRICS_SHAPE_LENGTHS];
+    _Static_assert((int)OPERATION_LENGTHS == (int)METRICS_SHAPE_LENGTHS, "all lengths count");
+    operation->lengths(problem, lengths);
+    metrics_shape_classes(lengths, classes);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct metrics_cell_total *cell = &cells[i];
+        if ((int)cell->task != (int)operation->number || strcmp(cell->kernel, kernel->name) != 0 ||
+            cell->dtype != operation->dtype(problem) || cell->busy_ns == 0 || cell->flops <= 0 ||
+            memcmp(cell->classes, classes, sizeof classes) != 0)
+            continue;
+        const double rate = cell->flops / ((double)cell->busy_ns * 1e-9);
+        return json_pack("{s:I, s:f, s:f}", "works", (json_int_t)cell->works, "flops_per_second",
+                         rate, "us", 1e6 * operation->flops(problem) / rate);
+    }
+    return json_null();
+}
+
+/* The kernels of the backend in the order of choice, each with the reason why it is or is not
+ * chosen. */
+static json_t *choices_json(struct request *request, const struct explain_call *call,
+                            const struct gemm_device *device, const void *problem,
+                            const struct operation_kernel *chosen)
+{
+    const struct operation *operation = call->operation->operation;
+    const struct operation_kernel *const *k = operation_kernels(operation, device->backend);
+    const char *name = call_request_field(&call->parameters, call->operation->kernel_at);
+    struct metrics_cell_total *cells = calloc(METRICS_CELLS_MAX, sizeof *cells);
+    json_t *list = json_array();
+    bool whole = list != NULL && cells != NULL;
+    /* The figures of kernels need the scope that their own path needs. */
+    const bool sees = request->server->tokens == NULL || (request->scopes & SCOPE_METRICS) != 0;
+    const uint32_t count = whole && sees ? metrics_cells(request->server->metrics, cells) : 0;
+    for (; whole && *k != NULL; k++)
+        whole = json_array_append_new(
+                    list, json_pack("{s:s, s:b, s:b, s:s, s:o}", "name", (*k)->name, "chosen",
+                                    *k == chosen, "takes", (*k)->takes(problem), "reason",
+                                    operation_reason(operation, device, name, problem, chosen, *k),
+                                    "measured",
+                                    measured_json(cells, count, operation, *k, problem))) == 0;
+    free(cells);
+    return json_whole(list, whole);
+}
+
+/* The least time that the device's peaks allow, in microseconds; null: they are not known. */
+static json_t *least_us_json(const struct device_info *info, enum gemmd_dtype dtype, double flops,
+                             double bytes)
+{
+    if (!(info->peak_flops[dtype] > 0 && info->peak_memory_bytes > 0))
+        return json_null();
+    const double computing = flops / info->peak_flops[dtype];
+    const double moving = bytes / info->peak_memory_bytes;
+    return json_real(1e6 * (computing > moving ? computing : moving));
+}
+
+/* The devices, each with the estimated time of the requests that it has been given. */
+static json_t *loads_json(const struct executors *executors)
+{
+    json_t *list = json_array();
+    bool whole = list != NULL;
+    for (uint32_t i = 0; i < executors->count; i++) {
+        const struct executor *executor = &executors->list[i];
+        const struct device_info *info = device_info(executor->device);
+        const uint64_t ns = executor_ready_ns(executor, 0);
+        whole &= json_array_append_new(
+                     list,
+                     json_pack("{s:s, s:i, s:I, s:o}", "backend", gemm_backend_name(info->backend),
+                               "index", (int)info->index, "waiting",
+                               (json_int_t)queue_state(executor->queue).waiting, "ready_us",
+                               ns == UINT64_MAX ? json_null() : json_real((double)ns * 1e-3))) == 0;
+    }
+    return json_whole(list, whole);
+}
+
+/* Chooses the kernel for a request of these parameters. Returns an error with request->fault set if
+ * the request would be refused. */
+static enum gemmd_error choose(struct request *request, struct explain_call *call,
+                               const struct gemm_device *device, union operation_problem *problem,
+                               const struct operation_kernel **chosen)
+{
+    const struct call_operation *operation = call->operation;
+    const struct call_residents none = {.tenant = request->tenant};
+    struct fault *fault = &request->fault;
+    operation->init(&call->parameters);
+    enum gemmd_error code = request_parameters(request, take_parameter, call);
+    if (code == GEMMD_OK)
+        code = operation->settle(&call->parameters, &none, FORMAT_RAW, fault);
+    if (code == GEMMD_OK)
+        code = operation->problem(&call->parameters, &none, false, problem, fault);
+    return code == GEMMD_OK
+               ? operation_select(operation->operation, device,
+                                  call_request_field(&call->parameters, operation->kernel_at),
+                                  problem, chosen, fault)
+               : code;
+}
+
+static json_t *lengths_json(const struct operation *operation, const void *problem)
+{
+    uint64_t lengths[OPERATION_LENGTHS] = {0};
+    json_t *object = json_object();
+    bool whole = object != NULL;
+    operation->lengths(problem, lengths);
+    for (int i = 0; i < OPERATION_LENGTHS; i++)
+        whole &= json_object_set_new(object, operation->length_names[i],
+                                     json_integer((json_int_t)lengths[i])) == 0;
+    return json_whole(object, whole);
+}
+
+/* Describes how a request of these parameters would be computed. Nothing is computed, and the
+ * limits do not count. Returns an error with request->fault set if the request would be refused;
+ * else sets `*out`, to NULL if memory ran out. */
+static enum gemmd_error explain(struct request *request, struct explain_call *call, json_t **out)
+{
+    struct services *services = services_of(request);
+    const struct operation *operation = call->operation->operation;
+    const struct device *first = services->executors.list[0].device;
+    const struct gemm_device device = device_gemm(first);
+    const struct operation_kernel *chosen = NULL;
+    union operation_problem problem;
+    const enum gemmd_error code = choose(request, call, &device, &problem, &chosen);
+    if (code != GEMMD_OK)
+        return code;
+    const char *name = call_request_field(&call->parameters, call->operation->kernel_at);
+    const enum gemmd_dtype dtype = operation->dtype(&problem);
+    const double flops = operation->flops(&problem), bytes = operation->moved_bytes(&problem);
+    *out = json_pack("{s:s, s:s, s:o, s:f, s:f, s:o, s:s, s:s, s:b, s:o, s:o}", "op",
+                     operation->name, "dtype", dtype_name(dtype), "lengths",
+                     lengths_json(operation, &problem), "flops", flops, "bytes", bytes, "least_us",
+                     least_us_json(device_info(first), dtype, flops, bytes), "kernel", chosen->name,
+                     "reason", operation_reason(operation, &device, name, &problem, chosen, chosen),
+                     "shares_launch", (int)operation_is_small(operation, chosen, &problem),
+                     "kernels", choices_json(request, call, &device, &problem, chosen), "devices",
+                     loads_json(&services->executors));
+    return GEMMD_OK;
+}
+
 static void info_begin(struct request *request)
 {
     struct services *services = services_of(request);
     const struct device *first = services->executors.list[0].device;
+    struct explain_call call = {.request = request};
+    json_t *explanation = NULL;
+    enum gemmd_error code = request_parameters(request, find_explain, &call);
+    if (code == GEMMD_OK && call.operation != NULL)
+        code = explain(request, &call, &explanation);
+    if (code != GEMMD_OK) {
+        respond_fault(request, &request->fault);
+        return;
+    }
     json_t *root = json_pack(
         "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:o, s:o, s:o, s:s, s:o, s:i}", "name", "gemmd",
         "version", GEMMD_VERSION, "build", "revision", services->revision, "library",
@@ -399,6 +602,8 @@ static void info_begin(struct request *request)
         "kernels_left_out", left_out_json(&services->executors), "select_version",
         gemm_select_version(), "limits", config_limits_to_json(request->config), "max_priority",
         (int)request->max_priority);
+    if (call.operation != NULL)
+        root = json_whole(root, json_object_set_new(root, "explanation", explanation) == 0);
     respond_text(request, 200, "application/json", info_text(root, JSON_INDENT(2)));
 }
 

@@ -224,6 +224,16 @@ static void count_kernel(struct metrics_shard *shard, const struct metrics_work 
         atomic_store_explicit(&shard->kernel_count, count + 1, memory_order_release);
 }
 
+void metrics_shape_classes(const uint64_t lengths[METRICS_SHAPE_LENGTHS],
+                           uint8_t classes[METRICS_SHAPE_LENGTHS])
+{
+    for (int i = 0; i < METRICS_SHAPE_LENGTHS; i++) {
+        classes[i] = 0;
+        while (classes[i] < METRICS_SHAPE_BOUNDS && lengths[i] > metrics_shape_bounds[classes[i]])
+            classes[i]++;
+    }
+}
+
 static bool is_of(const struct metrics_cell *cell, const struct metrics_work *work,
                   const uint8_t *classes)
 {
@@ -234,15 +244,12 @@ static bool is_of(const struct metrics_cell *cell, const struct metrics_work *wo
 /* Counts a work in the cell of its kernel and shape. */
 static void count_cell(struct metrics_shard *shard, const struct metrics_work *work)
 {
-    uint8_t classes[METRICS_SHAPE_LENGTHS] = {0};
+    uint8_t classes[METRICS_SHAPE_LENGTHS];
     uint64_t key = (uint64_t)(uintptr_t)work->kernel;
     key = key * 31 + (uint64_t)work->task * 64 + (uint64_t)work->dtype;
-    for (int i = 0; i < METRICS_SHAPE_LENGTHS; i++) {
-        while (classes[i] < METRICS_SHAPE_BOUNDS &&
-               work->lengths[i] > metrics_shape_bounds[classes[i]])
-            classes[i]++;
+    metrics_shape_classes(work->lengths, classes);
+    for (int i = 0; i < METRICS_SHAPE_LENGTHS; i++)
         key = key * 8 + classes[i];
-    }
     uint32_t place =
         (uint32_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & (METRICS_CELL_PLACES - 1);
     while (atomic_load_explicit(&shard->cells[place].used, memory_order_relaxed) &&

@@ -36,6 +36,10 @@ enum { METRICS_CELLS_MAX = 96 };
 enum { METRICS_SHAPE_BOUNDS = 4 };
 extern const uint64_t metrics_shape_bounds[METRICS_SHAPE_BOUNDS];
 
+/* Sets the class of each length, 0 ... METRICS_SHAPE_BOUNDS. */
+void metrics_shape_classes(const uint64_t lengths[METRICS_SHAPE_LENGTHS],
+                           uint8_t classes[METRICS_SHAPE_LENGTHS]);
+
 struct metrics_cell_total {
     const char *kernel; /* static */
     enum metrics_kind task;

@@ -190,6 +190,42 @@ START_TEST(a_faster_kernel_takes_the_place_of_the_first)
 }
 END_TEST
 
+/* What is said of a kernel if `name` is asked for. */
+static const char *reason(struct gemm_device device, const char *name, const void *problem,
+                          const struct operation_kernel *kernel)
+{
+    return operation_reason(&operation_gemm, &device, name, problem,
+                            chosen(&operation_gemm, device, name, problem), kernel);
+}
+
+START_TEST(why_a_kernel_is_chosen)
+{
+    const struct gemm_problem small = product(GEMMD_F32, SMALL), f16 = product(GEMMD_F16, SMALL);
+    struct gemm_problem large = product(GEMMD_F32, LARGE), turned = large;
+    turned.transa = true;
+    ck_assert_str_eq(reason(gpu(90, 0), "auto", &large, &fast),
+                     "this is the first kernel of the list that takes the problem");
+    ck_assert_str_eq(reason(gpu(90, 0), "auto", &large, &library),
+                     "the kernel takes the problem, and comes later in the list, which begins with "
+                     "the kernels that are faster");
+    ck_assert_str_eq(reason(gpu(80, 0), "auto", &large, &fast),
+                     "the device does not run this kernel");
+    ck_assert_str_eq(reason(gpu(90, 0), "auto", &small, &together),
+                     "the problem is small, and this is the first kernel of the list that computes "
+                     "many small problems in one launch");
+    ck_assert_str_eq(reason(gpu(90, 0), "auto", &small, &fast),
+                     "the kernel takes the problem, and the chosen one is faster for it");
+    ck_assert_str_eq(reason(gpu(90, 0), "auto", &turned, &library),
+                     "the first kernel of the list that takes the problem names this one as "
+                     "faster");
+    ck_assert_str_eq(reason(gpu(90, 0), "fast", &turned, &fast), "the request names this kernel");
+    ck_assert_str_eq(reason(gpu(90, 0), "fast", &turned, &library),
+                     "the kernel takes the problem, and the request names another one");
+    ck_assert_str_eq(reason(gpu(90, 0), "auto", &f16, &library),
+                     "the kernel does not take the problem");
+}
+END_TEST
+
 static void refused(const struct operation *operation, struct gemm_device device, const char *name,
                     const void *problem, const char *field, const char *says)
 {
@@ -313,6 +349,7 @@ int main(void)
     tcase_add_test(tests, a_small_product_gets_the_first_kernel_with_groups);
     tcase_add_test(tests, a_small_product_without_a_kernel_with_groups_gets_any);
     tcase_add_test(tests, a_faster_kernel_takes_the_place_of_the_first);
+    tcase_add_test(tests, why_a_kernel_is_chosen);
     tcase_add_test(tests, what_is_said_of_products);
     tcase_add_test(tests, what_is_said_of_other_operations);
     tcase_add_test(tests, properties_that_no_kernel_of_cuda_takes);
