@@ -61,6 +61,18 @@ def test_every_file_is_in_its_package(debs):
     assert {f"usr/lib/systemd/system/{unit}" for unit in units} <= daemon
 
 
+def test_the_manuals_are_in_the_package_and_lead_to_each_other(debs, tmp_path):
+    """A link to a document for users leads to one that is installed."""
+    run("dpkg-deb", "--extract", debs["gemmd"], tmp_path)
+    folder = tmp_path / "usr/share/doc/gemmd"
+    manuals = {str(path.relative_to(folder)) for path in folder.rglob("*.md")}
+    assert {"README.md", "FAQ.md", "deploy/PRODUCTION.md", "deploy/OPERATING.md", "proto/PROTOCOL.md"} <= manuals
+    named = {os.path.normpath(os.path.join(os.path.dirname(manual), link)) for manual in manuals
+             for link in re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", (folder / manual).read_text())}
+    left_out = {path for path in named - manuals if re.match(r"(FAQ|README|S\w+)\.md|(proto|client|deploy)/", path)}
+    assert left_out <= {"deploy/release/README.md", "deploy/site/README.md"} and len(named) > 20
+
+
 def test_dependencies_come_from_the_binaries(debs):
     def depends(name):
         return run("dpkg-deb", "--field", debs[name], "Depends")

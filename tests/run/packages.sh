@@ -66,6 +66,7 @@ find_missing() {
     if wanted deploy; then
         want_command dpkg-shlibdeps dpkg-dev
         want_command file file
+        want_command mandoc mandoc
         want_command mmdebstrap mmdebstrap
         want_command rpmbuild rpm
         want_command buildah buildah
@@ -109,7 +110,7 @@ can_use_msan() {
 # pip_once NAME FOLDER PIP_COMMAND...: runs pip with the packages of tests/NAME.txt, unless the copy of that
 # file in FOLDER says that they are there. Every list names all that its packages depend on.
 pip_once() {
-    local list=tests/$1.txt stamp=$2/$1.txt
+    local list=tests/$1.txt stamp=$2/${1##*/}.txt
     shift 2
     ! cmp -s "$list" "$stamp" || return 0
     "$venv/bin/pip" "$@" --quiet --disable-pip-version-check --no-deps -r "$list" && cp "$list" "$stamp"
@@ -146,13 +147,15 @@ perf_analyzer() {
 }
 
 # Programs and models for tests/deploy, beside the environment of the other tests, and the schemas of
-# Kubernetes, which are read from their wheel.
+# Kubernetes, which are read from their wheel. Sphinx is apart from both: it needs another docutils than they do.
 deploy_tools() {
-    local to=$out/deploy schemas=$out/kubernetes-schemas
+    local to=$out/deploy schemas=$out/kubernetes-schemas site=$out/site
     if ! cmp -s tests/deploy.txt "$to/deploy.txt"; then rm -rf "$to"; fi
     pip_once deploy "$to" install --no-compile --target "$to" || return 1
     if ! cmp -s tests/kubernetes_schemas.txt "$schemas/kubernetes_schemas.txt"; then rm -rf "$schemas"; fi
-    pip_once kubernetes_schemas "$schemas" download --dest "$schemas"
+    pip_once kubernetes_schemas "$schemas" download --dest "$schemas" || return 1
+    if ! cmp -s deploy/site/requirements.txt "$site/requirements.txt"; then rm -rf "$site"; fi
+    pip_once ../deploy/site/requirements "$site" install --no-compile --target "$site"
 }
 
 install_all() {

@@ -33,6 +33,12 @@ function showProse() {
     make("p", ["An error is a problem document (RFC 9457): ", make("code", "type"), " and ", make("code", "status"),
       " say which error it is, ", make("code", "detail"), " says in a sentence what was wrong and what is allowed, and ",
       make("code", "request_id"), " names the request in the daemon's log."]));
+  if (api.externalDocs !== undefined) {
+    const manuals = make("a", api.externalDocs.description ?? api.externalDocs.url);
+    manuals.href = api.externalDocs.url;
+    manuals.rel = "noreferrer";
+    $("prose").append(make("p", [manuals, ", which a package also installs in ", make("code", "/usr/share/doc/gemmd"), "."]));
+  }
   const tree = schemaTree({ $ref: "#/components/schemas/Problem" });
   if (tree !== null) $("prose").append(fold("Members of a problem document", [tree]));
 }
