@@ -390,7 +390,7 @@ START_TEST(ragged_entries_have_the_bits_of_attentions_of_their_own)
     for (int e = 0; e < ENTRIES; e++) {
         like.sq = ragged_q[e];
         like.skv = ragged_kv[e];
-        samples[e] = make(&like, layout, 2, PRODUCT_UNIFORM, (uint64_t)(e + number));
+        samples[e] = make(&like, layout, 2, PRODUCT_UNIFORM, (uint64_t)e + (uint64_t)number);
         const struct attention_problem *p = &samples[e].problem;
         copy_rows(p->dtype, p->heads, p->sq, p->d, p->q, &p->q_strides, q, &whole.q_strides, 0,
                   (uint64_t)lens_q[e]);
