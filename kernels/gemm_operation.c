@@ -345,9 +345,10 @@ static bool gemm_can_check_small(const void *problem)
 static void gemm_describe(const void *problem, char *text, size_t size)
 {
     const struct gemm_problem *p = problem;
-    snprintf(text, size, "%s to %s of %" PRIu64 " x %" PRIu64 " x %" PRIu64 "%s",
+    snprintf(text, size, "%s to %s of %" PRIu64 " x %" PRIu64 " x %" PRIu64 "%s%s",
              dtype_name(p->dtype), dtype_name(p->out), p->m, p->n, p->k,
-             p->packed.bits != 0 ? " with packed weights" : "");
+             p->packed.bits != 0 ? " with packed weights of " : "",
+             p->packed.bits != 0 ? packed_type(&p->packed) : "");
 }
 
 static struct gemm_problem cube(enum gemmd_dtype dtype, enum gemmd_dtype out, uint64_t side)

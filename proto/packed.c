@@ -8,6 +8,8 @@
 
 const char *packed_type(const struct packed_layout *layout)
 {
+    if (layout->element != PACKED_INTEGER)
+        return layout->element == PACKED_F4_E2M1 ? "f4_e2m1" : "f8_e4m3";
     if (layout->bits == 8)
         return layout->has_zeros ? "u8" : "i8";
     return layout->has_zeros ? "u4" : "i4";
@@ -20,6 +22,7 @@ const char *packed_type(const struct packed_layout *layout)
 struct words {
     unsigned char *data;
     uint32_t bits, mask;
+    uint32_t flip;                     /* the sign bit of integers that have one, or 0 */
     uint32_t line_shift, column_shift; /* log2 of the lines and columns in a word */
     uint64_t line_step, column_step;   /* in words, to the next word of lines and of columns */
     const uint8_t *order;              /* [lines or columns in a word]: the place in the word */
@@ -33,15 +36,17 @@ static struct words words_of(const struct packed_file *file, bool zeros, const v
     const struct packed_layout *layout = &file->layout;
     const uint64_t in_word = 32 / layout->bits;
     const uint64_t lines = zeros ? layout->k / layout->group : layout->k;
-    const bool by_column = file->format == PACKED_COMPRESSED_TENSORS;
+    const bool by_column = packed_is_by_column(file->format);
     /* compressed-tensors has rows of k and packs zero points along n, GPTQ packs weights along k,
-     * and AWQ packs along n. */
+     * and AWQ packs along n. Pairs of weights in bytes, and weights that are bytes, lie as they
+     * would in words. */
     const bool along_lines = !zeros && file->format != PACKED_AWQ;
     const uint32_t shift = layout->bits == 4 ? 3 : 2;
     struct words words = {
         .data = (unsigned char *)data,
         .bits = layout->bits,
         .mask = (1u << layout->bits) - 1,
+        .flip = file->format == PACKED_INT_QUANTIZED ? 0x80 : 0,
         .line_shift = along_lines ? shift : 0,
         .column_shift = along_lines ? 0 : shift,
         .order = file->format == PACKED_AWQ ? of_awq : ascending,
@@ -67,7 +72,7 @@ static inline uint32_t words_get(const struct words *words, uint64_t line, uint6
 {
     uint32_t word, shift;
     memcpy(&word, word_at(words, line, column, &shift), sizeof word);
-    return word >> shift & words->mask;
+    return (word >> shift & words->mask) ^ words->flip;
 }
 
 /* Sets an integer that is 0. */
@@ -77,7 +82,7 @@ static inline void words_set(const struct words *words, uint64_t line, uint64_t 
     uint32_t word, shift;
     unsigned char *at = word_at(words, line, column, &shift);
     memcpy(&word, at, sizeof word);
-    word |= value << shift;
+    word |= (value ^ words->flip) << shift;
     memcpy(at, &word, sizeof word);
 }
 
@@ -150,7 +155,7 @@ static void block_restore(const struct packed_layout *layout, const struct words
 /* Whether a stripe is a part of the columns, and not of the steps of k. */
 static bool stripes_are_columns(const struct packed_file *file)
 {
-    return file->format == PACKED_COMPRESSED_TENSORS;
+    return packed_is_by_column(file->format);
 }
 
 static uint64_t blocks_along(const struct packed_layout *layout)
@@ -206,12 +211,72 @@ void packed_restore_stripe(const struct packed_file *file, uint64_t stripe, cons
 
 /* ---- scales and zero points ---- */
 
-/* The element of a group and column in the file's scales. */
+/* The element of a group and column in the file's scales, and in zero points that are bytes. */
 static uint64_t scale_at(const struct packed_file *file, uint64_t group, uint64_t column)
 {
     const struct packed_layout *layout = &file->layout;
-    return file->format == PACKED_COMPRESSED_TENSORS ? column * (layout->k / layout->group) + group
-                                                     : group * layout->n + column;
+    return packed_is_by_column(file->format) ? column * (layout->k / layout->group) + group
+                                             : group * layout->n + column;
+}
+
+/* The bits in bf16 of a scale of e8m0, 2^(bits - 127). */
+static uint16_t from_e8m0(uint8_t bits)
+{
+    return bits == 0 ? 0x40 : (uint16_t)(bits << 7); /* 2^-127 is subnormal */
+}
+
+static uint8_t to_e8m0(uint16_t bits)
+{
+    return bits == 0x40 ? 0 : (uint8_t)(bits >> 7);
+}
+
+/* The bits in bf16 of a scale of e4m3 that is finite. The exponents of f32 and of bf16 are greater
+ * by 120. */
+static uint16_t from_e4m3(uint8_t bits)
+{
+    const uint32_t magnitude = (uint32_t)(bits & 0x7f) << 20;
+    float value;
+    memcpy(&value, &magnitude, sizeof value);
+    value *= 0x1p120f;
+    uint32_t wide;
+    memcpy(&wide, &value, sizeof wide);
+    return (uint16_t)(wide >> 16 | (uint32_t)(bits & 0x80) << 8);
+}
+
+static uint8_t to_e4m3(uint16_t bits)
+{
+    const uint32_t wide = (uint32_t)(bits & 0x7fff) << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    value *= 0x1p-120f;
+    uint32_t magnitude;
+    memcpy(&magnitude, &value, sizeof magnitude);
+    return (uint8_t)(magnitude >> 20 | (bits >> 8 & 0x80));
+}
+
+/* Copies a scale from the file to the arrangement. */
+static void scale_arrange(const struct packed_file *file, const unsigned char *from,
+                          unsigned char *to)
+{
+    const struct safetensors_entry *scales = &file->entries[PACKED_SCALES];
+    const bool is_byte = dtype_size(scales->tensor.dtype) == 1;
+    const uint16_t wide = !is_byte                       ? 0
+                          : file->format == PACKED_MXFP4 ? from_e8m0(*from)
+                                                         : from_e4m3(*from);
+    memcpy(to, is_byte ? (const void *)&wide : from, dtype_size(file->layout.scale_dtype));
+}
+
+static void scale_restore(const struct packed_file *file, const unsigned char *from,
+                          unsigned char *to)
+{
+    const struct safetensors_entry *scales = &file->entries[PACKED_SCALES];
+    if (dtype_size(scales->tensor.dtype) == 1) {
+        uint16_t wide;
+        memcpy(&wide, from, sizeof wide);
+        *to = file->format == PACKED_MXFP4 ? to_e8m0(wide) : to_e4m3(wide);
+    } else {
+        memcpy(to, from, dtype_size(scales->tensor.dtype));
+    }
 }
 
 void packed_arrange_scales(const struct packed_file *file, void *to)
@@ -219,6 +284,7 @@ void packed_arrange_scales(const struct packed_file *file, void *to)
     const struct packed_layout *layout = &file->layout;
     const uint64_t groups = layout->k / layout->group, columns = packed_columns(layout);
     const uint64_t size = dtype_size(layout->scale_dtype);
+    const uint64_t stored = dtype_size(file->entries[PACKED_SCALES].tensor.dtype);
     const struct safetensors_entry *zeros = packed_entry(file, PACKED_ZEROS);
     const struct words words = words_of(file, true, zeros != NULL ? zeros->tensor.data : NULL);
     const unsigned char *from = file->entries[PACKED_SCALES].tensor.data;
@@ -227,8 +293,13 @@ void packed_arrange_scales(const struct packed_file *file, void *to)
     memset(scale, 0, layout->bytes - layout->scale_offset);
     for (uint64_t g = 0; g < groups; g++)
         for (uint64_t j = 0; j < layout->n; j++) {
-            memcpy(scale + (g * columns + j) * size, from + scale_at(file, g, j) * size, size);
-            if (zeros != NULL)
+            scale_arrange(file, from + scale_at(file, g, j) * stored,
+                          scale + (g * columns + j) * size);
+            if (zeros != NULL && zeros->tensor.dtype == GEMMD_I8)
+                zero[g * columns + j] =
+                    ((const uint8_t *)zeros->tensor.data)[scale_at(file, g, j)] ^
+                    (unsigned char)words.flip;
+            else if (zeros != NULL)
                 zero[g * columns + j] = (unsigned char)words_get(&words, g, j);
         }
 }
@@ -239,20 +310,27 @@ static void restore_scales(const struct packed_file *file, const unsigned char *
     const struct packed_layout *layout = &file->layout;
     const uint64_t groups = layout->k / layout->group, columns = packed_columns(layout);
     const uint64_t size = dtype_size(layout->scale_dtype);
+    const uint64_t stored = dtype_size(file->entries[PACKED_SCALES].tensor.dtype);
     for (uint64_t g = 0; g < groups; g++)
         for (uint64_t j = 0; j < layout->n; j++)
-            memcpy(to + scale_at(file, g, j) * size,
-                   from + layout->scale_offset + (g * columns + j) * size, size);
+            scale_restore(file, from + layout->scale_offset + (g * columns + j) * size,
+                          to + scale_at(file, g, j) * stored);
 }
 
-static void restore_zeros(const struct packed_file *file, const unsigned char *from, void *to)
+static void restore_zeros(const struct packed_file *file, const struct safetensors_entry *entry,
+                          const unsigned char *from, unsigned char *to)
 {
     const struct packed_layout *layout = &file->layout;
     const uint64_t groups = layout->k / layout->group, columns = packed_columns(layout);
     const struct words words = words_of(file, true, to);
     for (uint64_t g = 0; g < groups; g++)
-        for (uint64_t j = 0; j < layout->n; j++)
-            words_set(&words, g, j, from[layout->zero_offset + g * columns + j]);
+        for (uint64_t j = 0; j < layout->n; j++) {
+            const uint8_t zero = from[layout->zero_offset + g * columns + j];
+            if (entry->tensor.dtype == GEMMD_I8)
+                to[scale_at(file, g, j)] = zero ^ (unsigned char)words.flip;
+            else
+                words_set(&words, g, j, zero);
+        }
 }
 
 void packed_restore_others(const struct packed_file *file, const void *from, void *data)
@@ -270,7 +348,7 @@ void packed_restore_others(const struct packed_file *file, const void *from, voi
             break;
         case PACKED_ZEROS:
             memset(to, 0, entry->tensor.bytes);
-            restore_zeros(file, from, to);
+            restore_zeros(file, entry, from, to);
             break;
         case PACKED_SHAPE:
             memcpy(to, shape, sizeof shape);
@@ -280,6 +358,9 @@ void packed_restore_others(const struct packed_file *file, const void *from, voi
                 const int32_t group = (int32_t)(p / layout->group);
                 memcpy(to + p * sizeof group, &group, sizeof group);
             }
+            break;
+        case PACKED_FACTOR:
+            memcpy(to, &file->factor, sizeof file->factor);
             break;
         }
         to += entry->tensor.bytes;

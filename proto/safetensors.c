@@ -61,21 +61,29 @@ static bool is_string_map(json_t *object)
     return true;
 }
 
-static const char integers_of_64_bits[] = "I64";
+/* The types that no operand has, and types of the same sizes. */
+static const struct {
+    const char *name;
+    enum gemmd_dtype same_size;
+} others[] = {{"I64", GEMMD_F64}, {"U8", GEMMD_I8}, {"F8_E8M0", GEMMD_I8}};
 
-/* Finds the type of a tensor. `with_i64`: the tensor may be of I64. */
-static bool find_type(const char *name, bool with_i64, enum gemmd_dtype *dtype, const char **other)
+/* Finds the type of a tensor. `with_others`: the tensor may be of a type that no operand has. */
+static bool find_type(const char *name, bool with_others, enum gemmd_dtype *dtype,
+                      const char **other)
 {
-    *other = with_i64 && strcmp(name, integers_of_64_bits) == 0 ? integers_of_64_bits : NULL;
-    if (*other != NULL)
-        *dtype = GEMMD_F64;
+    *other = NULL;
+    for (size_t i = 0; i < sizeof others / sizeof *others && with_others; i++)
+        if (strcmp(name, others[i].name) == 0) {
+            *other = others[i].name;
+            *dtype = others[i].same_size;
+        }
     return *other != NULL || dtype_from_safetensors(name, dtype);
 }
 
 /* Reads the description of one tensor. `data` is the location of the file's data, which are
  * `data_bytes` long. */
 static enum gemmd_error read_tensor(const char *name, const json_t *object, const void *data,
-                                    uint64_t data_bytes, bool with_i64,
+                                    uint64_t data_bytes, bool with_others,
                                     struct safetensors_entry *entry, struct fault *fault)
 {
     struct tensor *tensor = &entry->tensor;
@@ -89,7 +97,7 @@ static enum gemmd_error read_tensor(const char *name, const json_t *object, cons
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: '%s' lacks dtype (a string), shape or data_offsets (arrays)",
                          name);
-    if (!find_type(json_string_value(dtype_json), with_i64, &dtype, &entry->other_type))
+    if (!find_type(json_string_value(dtype_json), with_others, &dtype, &entry->other_type))
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, NULL,
                          "safetensors: '%s' is of type '%.16s', which is not offered; F64, F32, "
                          "F16, BF16, F8_E4M3, I8 and I32 are",
@@ -155,7 +163,7 @@ static enum gemmd_error check_places(struct safetensors_entry *entries, uint32_t
 }
 
 static enum gemmd_error read_entries(json_t *root, const void *data, uint64_t data_bytes,
-                                     bool with_i64, struct safetensors_entry *entries,
+                                     bool with_others, struct safetensors_entry *entries,
                                      uint32_t capacity, uint32_t *count, struct fault *fault)
 {
     const char *name;
@@ -181,7 +189,7 @@ static enum gemmd_error read_entries(json_t *root, const void *data, uint64_t da
                              capacity);
         memcpy(entries[read].name, name, strlen(name) + 1);
         enum gemmd_error code =
-            read_tensor(name, object, data, data_bytes, with_i64, &entries[read], fault);
+            read_tensor(name, object, data, data_bytes, with_others, &entries[read], fault);
         if (code != GEMMD_OK)
             return code;
         read++;
@@ -190,7 +198,7 @@ static enum gemmd_error read_entries(json_t *root, const void *data, uint64_t da
     return check_places(entries, read, data, data_bytes, fault);
 }
 
-static enum gemmd_error decode_front(struct body_front *front, bool with_i64,
+static enum gemmd_error decode_front(struct body_front *front, bool with_others,
                                      struct safetensors_entry *entries, uint32_t capacity,
                                      uint32_t *count, struct fault *fault)
 {
@@ -241,7 +249,7 @@ static enum gemmd_error decode_front(struct body_front *front, bool with_i64,
                          "safetensors: the header is not a JSON object");
     }
     enum gemmd_error code =
-        read_entries(root, header + header_bytes, length - LENGTH_BYTES - header_bytes, with_i64,
+        read_entries(root, header + header_bytes, length - LENGTH_BYTES - header_bytes, with_others,
                      entries, capacity, count, fault);
     json_decref(root);
     return code;

@@ -27,8 +27,8 @@ enum {
 struct safetensors_entry {
     char name[SAFETENSORS_NAME_MAX];
     struct tensor tensor;
-    /* NULL: the tensor's type is tensor.dtype. "I64": the elements are integers of 64 bits, which
-     * no operand has, and tensor.dtype is GEMMD_F64, which has the same size. Static. */
+    /* NULL: the tensor's type is tensor.dtype. Otherwise a type that no operand has: "I64", "U8" or
+     * "F8_E8M0". tensor.dtype is then a type of the same size, GEMMD_F64 or GEMMD_I8. Static. */
     const char *other_type;
 };
 
@@ -46,7 +46,7 @@ enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
 enum gemmd_error safetensors_decode_front(struct body_front *front,
                                           struct safetensors_entry *entries, uint32_t capacity,
                                           uint32_t *count, struct fault *fault);
-/* As safetensors_decode_front, for a file that may also hold tensors of I64. */
+/* As safetensors_decode_front, for a file that may also hold tensors of I64, U8 and F8_E8M0. */
 enum gemmd_error safetensors_decode_weights(struct body_front *front,
                                             struct safetensors_entry *entries, uint32_t capacity,
                                             uint32_t *count, struct fault *fault);

@@ -23,7 +23,7 @@ bool tensor_name_valid(const char *name)
 
 void tensor_request_init(struct tensor_request *request)
 {
-    *request = (struct tensor_request){.dtype = GEMMD_F32, .bits = 4};
+    *request = (struct tensor_request){.dtype = GEMMD_F32};
 }
 
 static bool read_replicate(const char *value, void *out)
@@ -82,10 +82,10 @@ static enum gemmd_error check_format(const struct tensor_request *request, enum 
     if (of_plain != NULL)
         return fault_set(fault, GEMMD_ERR_MALFORMED, of_plain, "%s must be left out with format=%s",
                          of_plain, name);
-    if (request->format == PACKED_AWQ && request->bits != 4)
+    if (!packed_has_bits(request->format, request->bits))
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "bits",
-                         "format=awq is offered with bits=4, not with bits=%" PRIu32,
-                         request->bits);
+                         "format=%s is offered with bits=%d, not with bits=%" PRIu32, name,
+                         request->bits == 4 ? 8 : 4, request->bits);
     return GEMMD_OK;
 }
 
@@ -94,7 +94,7 @@ enum gemmd_error tensor_request_check(const struct tensor_request *request, enum
 {
     if (request->format != PACKED_NONE)
         return check_format(request, format, fault);
-    if (request->bits != 4)
+    if (request->bits != 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "bits",
                          "bits is for packed weights, which need the parameter format");
     if (format == FORMAT_RAW && request->shape.rank == 0)

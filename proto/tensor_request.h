@@ -26,7 +26,7 @@ struct tensor_request {
     bool replicate;            /* every device of the daemon gets a copy, if it has room */
     bool contiguous;           /* the device keeps the rows one after another */
     enum packed_format format; /* the body is a file of packed weights (packed.h) */
-    uint32_t bits;             /* of packed weights; 4 by default */
+    uint32_t bits;             /* of packed weights; 0: the format's own width */
     uint32_t given;            /* bit set of the parameters that were given */
 };
 

@@ -167,12 +167,13 @@ enum {
       "keep the rows one after another on the device, as gemmctl conv wants X; nothing is "        \
       "sent, and nothing changes, if the daemon has a tensor of the name and content "             \
       "already")                                                                                   \
-    X(PACKED, "packed", 0, "compressed-tensors|gptq|gptq_v2|awq", "the file is an array",          \
-      FOR_TENSOR_PUT, 0,                                                                           \
-      "the file is a safetensors file of packed weights in this format, whose integers have "      \
-      "--bits bits")                                                                               \
-    X(BITS, "bits", 0, "4|8", "4", FOR_TENSOR_PUT, 0,                                              \
-      "with --packed: bits of an integer of the weights")                                          \
+    X(PACKED, "packed", 0,                                                                         \
+      "compressed-tensors|gptq|gptq_v2|awq|int-quantized|float-quantized|mxfp4|nvfp4|"             \
+      "nvfp4_modelopt",                                                                            \
+      "the file is an array", FOR_TENSOR_PUT, 0,                                                   \
+      "the file is a safetensors file of packed weights in this format, which have --bits bits")   \
+    X(BITS, "bits", 0, "4|8", "8 for int-quantized and float-quantized, else 4", FOR_TENSOR_PUT,   \
+      0, "with --packed: bits of a weight")                                                        \
     X(OUT, "out", 0, "f64|f32|f16|bf16|i8|i32",                                                    \
       "gemm: the type of A and B, but bf16 for f8_e4m3 and with --scales, and i32 for i8; "        \
       "bench: the type of A and B, but bf16 for f8_e4m3, and i32 for i8; conv, bench conv: "       \

@@ -6,7 +6,8 @@
  * For few rows, which would use a panel of B only once, B is read where it is instead.
  *
  * Packed weights are unpacked panel by panel, while they are multiplied. The sums of a group of k
- * are in memory of their own until they are multiplied by the scales.
+ * are in memory of their own until they are multiplied by the scales. Weights of e2m1 are
+ * multiplied by their scales when they are unpacked.
  *
  * The blocks of C are independent, and the sum of every element is one chain in the order of k
  * whatever the blocks are, so the number of threads changes the time but not the bits. Instructions
@@ -162,7 +163,7 @@ static const struct microkernel *microkernel_of(const struct gemm_problem *p)
  * no scales. */
 static uint64_t steps_of_scale(const struct gemm_problem *p)
 {
-    return p->packed.bits != 0              ? p->packed.group
+    return p->packed.bits != 0              ? packed_sum_steps(&p->packed)
            : p->scales == GEMM_SCALES_BLOCK ? GEMM_SCALE_BLOCK
                                             : 0;
 }

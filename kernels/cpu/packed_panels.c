@@ -12,80 +12,168 @@
 enum { LANES = 8 };
 typedef uint32_t word_lanes __attribute__((vector_size(4 * LANES)));
 typedef int32_t int_lanes __attribute__((vector_size(4 * LANES)));
+typedef uint32_t word_view __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef float float_lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+enum { HALVES = PACKED_COLUMNS / LANES, TILE = 16, TILES_MAX = 4 };
 
 /* A part of a block to unpack: tiles of 16 steps, in panels of `width` columns. */
 struct unpacked {
-    float *to[PACKED_COLUMNS / LANES]; /* of the first step of each half; NULL: not wanted */
+    float *to[HALVES]; /* of the first step of each half; NULL: not wanted */
     uint64_t width;
-    uint32_t first_tile, tiles; /* in the block */
+    uint32_t first_tile, tiles;              /* in the block */
+    float scales[TILES_MAX][PACKED_COLUMNS]; /* of each tile, if the weights are of e2m1 */
 };
 
 /* The zero points of each half of a block. */
 struct zeros {
-    int_lanes of_half[PACKED_COLUMNS / LANES];
+    int_lanes of_half[HALVES];
 };
+
+/* Fills in the scales of the tiles of the block that begins at step `step`. */
+static void scales_find(const struct packed_layout *layout, const unsigned char *b, uint64_t column,
+                        uint64_t step, struct unpacked *unpacked)
+{
+    const uint64_t columns = packed_columns(layout);
+    for (uint32_t tile = unpacked->first_tile; tile < unpacked->first_tile + unpacked->tiles;
+         tile++) {
+        const uint64_t group = (step + (uint64_t)tile * TILE) / layout->group;
+        uint16_t scales[PACKED_COLUMNS];
+        memcpy(scales, b + layout->scale_offset + (group * columns + column) * sizeof scales[0],
+               sizeof scales);
+        for (uint32_t j = 0; j < PACKED_COLUMNS; j++)
+            unpacked->scales[tile][j] = convert_bits_to_f32((uint32_t)scales[j] << 16);
+    }
+}
 
 static struct zeros zeros_of(const struct packed_layout *layout, const unsigned char *b,
                              uint64_t column, uint64_t group)
 {
     const unsigned char *stored = b + layout->zero_offset + group * packed_columns(layout) + column;
-    struct zeros zeros = {0};
-    for (uint32_t half = 0; half < PACKED_COLUMNS / LANES; half++)
+    struct zeros zeros = {{{0}, {0}}};
+    if (!layout->has_zeros) {
+        for (uint32_t half = 0; half < HALVES; half++)
+            zeros.of_half[half] += layout->zero;
+        return zeros;
+    }
+    for (uint32_t half = 0; half < HALVES; half++)
         for (uint32_t i = 0; i < LANES; i++)
-            zeros.of_half[half][i] =
-                layout->zero + (layout->has_zeros ? stored[half * LANES + i] : 0);
+            zeros.of_half[half][i] = layout->zero + stored[half * LANES + i];
     return zeros;
 }
 
-/* Reads the places 8 * t ... 8 * t + 7 of a block, and returns word number w of all eight in
- * words[w]. */
-INLINE void read_places(const uint32_t *block, uint32_t t, word_lanes words[4])
+/* Reads the places 8 * t ... 8 * t + 7 of a block, and returns words 2 * pair and 2 * pair + 1 of
+ * all eight in words[0] and words[1]. `pair` is a constant. */
+INLINE void read_places(const uint32_t *block, uint32_t t, const uint32_t pair, word_lanes words[2])
 {
-    word_lanes pairs[4];
-    memcpy(pairs, block + 32 * (uint64_t)t, sizeof pairs);
-    const word_lanes low = __builtin_shufflevector(pairs[0], pairs[1], 0, 4, 8, 12, 1, 5, 9, 13);
-    const word_lanes high = __builtin_shufflevector(pairs[0], pairs[1], 2, 6, 10, 14, 3, 7, 11, 15);
-    const word_lanes more_low =
-        __builtin_shufflevector(pairs[2], pairs[3], 0, 4, 8, 12, 1, 5, 9, 13);
-    const word_lanes more_high =
-        __builtin_shufflevector(pairs[2], pairs[3], 2, 6, 10, 14, 3, 7, 11, 15);
-    words[0] = __builtin_shufflevector(low, more_low, 0, 1, 2, 3, 8, 9, 10, 11);
-    words[1] = __builtin_shufflevector(low, more_low, 4, 5, 6, 7, 12, 13, 14, 15);
-    words[2] = __builtin_shufflevector(high, more_high, 0, 1, 2, 3, 8, 9, 10, 11);
-    words[3] = __builtin_shufflevector(high, more_high, 4, 5, 6, 7, 12, 13, 14, 15);
+    /* Copied to an array, the places would go through the stack in parts of vectors. */
+    const word_view *at = (const word_view *)(block + 32 * (uint64_t)t);
+    const word_lanes places[] = {at[0], at[1], at[2], at[3]};
+    const word_lanes upper =
+        pair == 0 ? __builtin_shufflevector(places[0], places[1], 0, 4, 8, 12, 1, 5, 9, 13)
+                  : __builtin_shufflevector(places[0], places[1], 2, 6, 10, 14, 3, 7, 11, 15);
+    const word_lanes lower =
+        pair == 0 ? __builtin_shufflevector(places[2], places[3], 0, 4, 8, 12, 1, 5, 9, 13)
+                  : __builtin_shufflevector(places[2], places[3], 2, 6, 10, 14, 3, 7, 11, 15);
+    words[0] = __builtin_shufflevector(upper, lower, 0, 1, 2, 3, 8, 9, 10, 11);
+    words[1] = __builtin_shufflevector(upper, lower, 4, 5, 6, 7, 12, 13, 14, 15);
 }
 
-/* Unpacks one word of eight places: its steps of two columns each. `bits` is a constant. */
-INLINE void unpack_word(const word_lanes *word, uint32_t step, const struct zeros *zeros,
-                        const struct unpacked *unpacked, const uint32_t bits)
+/* The elements of a vector that the lower bits of indices name. */
+#ifdef __clang__
+#define PERMUTED(table, indices) __builtin_shufflevector(table, indices)
+#else
+#define PERMUTED(table, indices) __builtin_shuffle(table, indices)
+#endif
+
+/* The values of e2m1, in the lower four bits. The bits of a value are those of the magnitude's
+ * value in f32 and the sign bit. The table has them with the magnitude in bits 28 to 30, which the
+ * shifted number has too. */
+INLINE void from_e2m1(const word_lanes *q, float_lanes *value)
+{
+#define ENTRY(magnitude, bits) (bits) ^ (magnitude##u << 28)
+    const word_lanes table = {ENTRY(0, 0),          ENTRY(1, 0x3f000000), ENTRY(2, 0x3f800000),
+                              ENTRY(3, 0x3fc00000), ENTRY(4, 0x40000000), ENTRY(5, 0x40400000),
+                              ENTRY(6, 0x40800000), ENTRY(7, 0x40c00000)};
+#undef ENTRY
+    *value = (float_lanes)(PERMUTED(table, *q) ^ (*q << 28));
+}
+
+/* The values of e4m3. Exponents of f32 are greater by 120; magnitudes below 8 are subnormal in
+ * e4m3, and multiples of 2^-9. */
+INLINE void from_e4m3(const word_lanes *q, float_lanes *value)
+{
+    const word_lanes bits = *q;
+    const word_lanes magnitude = bits & 0x7f, sign = (bits & 0x80) << 24;
+    const float_lanes small = __builtin_convertvector((int_lanes)magnitude, float_lanes) * 0x1p-9f;
+    const word_lanes is_small = (word_lanes)(magnitude < 8),
+                     is_nan = (word_lanes)(magnitude == 0x7f);
+    const word_lanes bits_of_value =
+        (is_small & (word_lanes)small) | (~is_small & ((magnitude << 20) + (120u << 23)));
+    *value = (float_lanes)(sign | (is_nan & 0x7fc00000u) | (~is_nan & bits_of_value));
+}
+
+/* Where a word of eight places goes: the first of its steps, of each half. */
+struct destination {
+    float *to[HALVES];
+    uint64_t width;
+};
+
+/* Unpacks one word of eight places: its steps of two columns each. `bits` and `element` are
+ * constants. */
+INLINE void unpack_word(const word_lanes *word, const struct destination at,
+                        const struct zeros *zeros, const float *scales, const uint32_t bits,
+                        const enum packed_element element)
 {
     const uint32_t mask = (1u << bits) - 1;
     for (uint32_t i = 0; i < 32 / bits; i++) {
-        const uint32_t half = i % 2;
-        const uint32_t at = step + (bits == 4 ? i / 4 + 8 * (i / 2 % 2) : i / 2);
-        if (unpacked->to[half] == NULL)
+        const uint32_t half = i % 2, step = bits == 4 ? i / 4 + 8 * (i / 2 % 2) : i / 2;
+        const word_lanes q = *word >> (bits * i);
+        float_lanes value;
+        if (at.to[half] == NULL)
             continue;
-        const int_lanes q = (int_lanes)(*word >> (bits * i) & mask) - zeros->of_half[half];
-        *(float_lanes *)(unpacked->to[half] + at * unpacked->width) =
-            __builtin_convertvector(q, float_lanes);
+        if (element == PACKED_INTEGER) {
+            value =
+                __builtin_convertvector((int_lanes)(q & mask) - zeros->of_half[half], float_lanes);
+        } else if (element == PACKED_F8_E4M3) {
+            from_e4m3(&q, &value);
+        } else {
+            from_e2m1(&q, &value);
+            value *= *(const float_lanes *)(scales + half * LANES);
+        }
+        *(float_lanes *)(at.to[half] + step * at.width) = value;
     }
 }
 
 INLINE void unpack_block(const uint32_t *block, const struct zeros *zeros,
-                         const struct unpacked *unpacked, const uint32_t bits)
+                         const struct unpacked *unpacked, const uint32_t bits,
+                         const enum packed_element element)
 {
     const uint32_t words_of_tile = bits / 4;
-    for (uint32_t t = 0; t < 4; t++) {
-        word_lanes words[4];
-        read_places(block, t, words);
-        for (uint32_t w = 0; w < 4; w++) {
-            const uint32_t tile = w / words_of_tile - unpacked->first_tile; /* wraps */
-            if (tile < unpacked->tiles)
-                unpack_word(&words[w], tile * 16 + 2 * t + w % words_of_tile * 8, zeros, unpacked,
-                            bits);
+    const uint64_t width = unpacked->width;
+    float *const to[HALVES] = {unpacked->to[0], unpacked->to[1]};
+    for (uint32_t t = 0; t < 4; t++)
+        for (uint32_t pair = 0; pair < 2; pair++) {
+            const uint32_t first = 2 * pair / words_of_tile - unpacked->first_tile; /* wraps */
+            const uint32_t last = (2 * pair + 1) / words_of_tile - unpacked->first_tile;
+            word_lanes words[2];
+            if (first >= unpacked->tiles && last >= unpacked->tiles)
+                continue;
+            if (pair == 0)
+                read_places(block, t, 0, words);
+            else
+                read_places(block, t, 1, words);
+            for (uint32_t i = 0; i < 2; i++) {
+                const uint32_t w = 2 * pair + i, tile = i == 0 ? first : last;
+                const uint64_t step = tile * TILE + 2 * t + w % words_of_tile * 8;
+                const struct destination at = {{to[0] != NULL ? to[0] + step * width : NULL,
+                                                to[1] != NULL ? to[1] + step * width : NULL},
+                                               width};
+                if (tile < unpacked->tiles)
+                    unpack_word(&words[i], at, zeros, unpacked->scales[w / words_of_tile], bits,
+                                element);
+            }
         }
-    }
 }
 
 /* Adds one row's sums of a group times the scales. */
@@ -96,13 +184,17 @@ INLINE void add_row(const float *part, const float *scales, float *sums, uint64_
 }
 
 #define VARIANT(NAME, TARGET)                                                                      \
-    TARGET static void unpack_##NAME(const uint32_t *block, const struct zeros *zeros,             \
-                                     const struct unpacked *unpacked, uint32_t bits)               \
+    TARGET static void unpack_##NAME(const struct packed_layout *layout, const uint32_t *block,    \
+                                     const struct zeros *zeros, const struct unpacked *unpacked)   \
     {                                                                                              \
-        if (bits == 4)                                                                             \
-            unpack_block(block, zeros, unpacked, 4);                                               \
+        if (layout->element == PACKED_F4_E2M1)                                                     \
+            unpack_block(block, zeros, unpacked, 4, PACKED_F4_E2M1);                               \
+        else if (layout->element == PACKED_F8_E4M3)                                                \
+            unpack_block(block, zeros, unpacked, 8, PACKED_F8_E4M3);                               \
+        else if (layout->bits == 4)                                                                \
+            unpack_block(block, zeros, unpacked, 4, PACKED_INTEGER);                               \
         else                                                                                       \
-            unpack_block(block, zeros, unpacked, 8);                                               \
+            unpack_block(block, zeros, unpacked, 8, PACKED_INTEGER);                               \
     }                                                                                              \
     TARGET static void add_row_##NAME(const float *part, const float *scales, float *sums,         \
                                       uint64_t columns)                                            \
@@ -115,8 +207,8 @@ VARIANT(avx2, __attribute__((target("avx2,fma"))))
 #endif
 
 struct variant {
-    void (*unpack)(const uint32_t *block, const struct zeros *zeros,
-                   const struct unpacked *unpacked, uint32_t bits);
+    void (*unpack)(const struct packed_layout *layout, const uint32_t *block,
+                   const struct zeros *zeros, const struct unpacked *unpacked);
     void (*add_row)(const float *part, const float *scales, float *sums, uint64_t columns);
 };
 
@@ -147,16 +239,19 @@ void panels_unpack(const struct packed_layout *layout, const void *b, uint64_t c
             const uint64_t block = k / each;
             const uint64_t last = (block + 1) * each < end ? (block + 1) * each : end;
             struct unpacked unpacked = {.width = width,
-                                        .first_tile = (uint32_t)(k % each / 16),
-                                        .tiles = (uint32_t)((last - k) / 16)};
-            for (uint32_t half = 0; half < PACKED_COLUMNS / LANES; half++) {
+                                        .first_tile = (uint32_t)(k % each / TILE),
+                                        .tiles = (uint32_t)((last - k) / TILE)};
+            if (layout->element == PACKED_F4_E2M1)
+                scales_find(layout, b, start, block * each, &unpacked);
+            for (uint32_t half = 0; half < HALVES; half++) {
                 const uint64_t at = start + half * LANES;
                 if (at >= column && at < column + width)
                     unpacked.to[half] = panel + (k - first_k) * width + (at - column);
             }
-            variant.unpack((const uint32_t *)b + (start / PACKED_COLUMNS * blocks + block) *
+            variant.unpack(layout,
+                           (const uint32_t *)b + (start / PACKED_COLUMNS * blocks + block) *
                                                      (PACKED_BLOCK_BYTES / sizeof(uint32_t)),
-                           &zeros, &unpacked, layout->bits);
+                           &zeros, &unpacked);
             k = last;
         }
     }

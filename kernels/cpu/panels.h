@@ -45,8 +45,10 @@ void panels_transpose(const void *from, uint64_t from_pitch, uint64_t rows, uint
                       void *to, uint64_t to_pitch);
 
 /* Writes steps first_k to first_k + depth - 1 of k of packed weights `b` to one panel of `width`
- * columns from `column` on: each integer less its zero point, in f32, without its scale. The steps
- * belong to one group, and first_k and depth are multiples of 16, and column and width of 8.
+ * columns from `column` on: each integer less its zero point, or the value of each floating-point
+ * number, in f32, without its scale. The steps belong to one group, and first_k and depth are
+ * multiples of 16, and column and width of 8. Weights of e2m1 are the exception: the panel may have
+ * several groups, and its weights are multiplied by their scales, which is exact.
  * Columns of the panel that B does not have get any finite numbers. */
 void panels_unpack(const struct packed_layout *layout, const void *b, uint64_t column,
                    uint64_t first_k, uint64_t depth, uint64_t width, float *panel);

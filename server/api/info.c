@@ -308,17 +308,51 @@ static json_t *kernel_properties(const struct operation *operation,
     return json_whole(names, whole);
 }
 
+/* The types of packed weights that a kernel takes. */
+static json_t *packed_types(const struct operation *operation,
+                            const struct operation_kernel *kernel)
+{
+    static const struct packed_layout layouts[] = {
+        {.bits = 4},
+        {.bits = 4, .has_zeros = true},
+        {.bits = 8},
+        {.bits = 8, .has_zeros = true},
+        {.bits = 4, .element = PACKED_F4_E2M1},
+        {.bits = 8, .element = PACKED_F8_E4M3},
+    };
+    union operation_problem problem;
+    json_t *types = json_array();
+    bool whole = types != NULL;
+    if (operation->number != OPERATION_GEMM)
+        return types;
+    (void)operation->special_example(GEMMD_BF16, GEMMD_BF16, &problem);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        struct packed_layout *packed = &problem.gemm.packed;
+        packed->bits = layouts[i].bits;
+        packed->element = layouts[i].element;
+        packed->has_zeros = layouts[i].has_zeros;
+        if (kernel->takes(&problem))
+            whole &= json_array_append_new(types, json_string(packed_type(packed))) == 0;
+    }
+    return json_whole(types, whole);
+}
+
 /* False: there is no memory. */
 static bool add_kernel(json_t *kernels, const struct operation *operation,
                        const struct operation_kernel *kernel)
 {
     json_t *properties = kernel_properties(operation, kernel);
-    if (operation->properties != NULL && properties == NULL)
-        return false;
-    return json_array_append_new(
-               kernels, json_pack("{s:s, s:s, s:s, s:o, s:o*}", "name", kernel->name, "op",
-                                  operation->name, "description", kernel->description, "dtypes",
-                                  kernel_types(operation, kernel), "properties", properties)) == 0;
+    json_t *packed = packed_types(operation, kernel);
+    const bool whole = packed != NULL && (operation->properties == NULL || properties != NULL);
+    if (json_array_size(packed) == 0) {
+        json_decref(packed);
+        packed = NULL;
+    }
+    json_t *entry =
+        json_pack("{s:s, s:s, s:s, s:o, s:o*, s:o*}", "name", kernel->name, "op", operation->name,
+                  "description", kernel->description, "dtypes", kernel_types(operation, kernel),
+                  "properties", properties, "packed", packed);
+    return json_array_append_new(kernels, entry) == 0 && whole;
 }
 
 static json_t *kernels_json(struct gemm_device device)

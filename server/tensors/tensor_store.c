@@ -234,6 +234,11 @@ void tensor_store_set_etag(struct tensor_store *store, struct resident *resident
     pthread_mutex_unlock(&store->lock);
 }
 
+void tensor_store_set_factor(struct resident *resident, float factor)
+{
+    resident->packed->factor = factor;
+}
+
 void tensor_store_count_use(struct tensor_store *store, bool found)
 {
     atomic_fetch_add_explicit(found ? &store->hits : &store->misses, 1, memory_order_relaxed);

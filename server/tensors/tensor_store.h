@@ -110,6 +110,10 @@ uint32_t tensor_store_page(struct tensor_store *store, const char *tenant, const
 void tensor_store_set_etag(struct tensor_store *store, struct resident *resident,
                            const char etag[TENSOR_ETAG_SIZE]);
 
+/* Sets the factor of packed weights, which is known when all of their file has arrived, before the
+ * name is given to the tensor. */
+void tensor_store_set_factor(struct resident *resident, float factor);
+
 /* Counts an operand that a request named, and whether the store had the tensor. */
 void tensor_store_count_use(struct tensor_store *store, bool found);
 

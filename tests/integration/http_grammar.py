@@ -91,7 +91,8 @@ PARAMETERS = {
     "w_layout": ["kcrs", "krsc"], "scales": ["none", "rowcol", "block"], "contiguous": ["0", "1"],
     "sequence": ["t0", "t1"], "append": ["0", "1"], "position": NUMBERS, "layer": NUMBERS, "layers": NUMBERS,
     "length": NUMBERS, "count": NUMBERS, "fork": ["t0", "t1"],
-    "replicate": ["one", "all"], "format": ["none", "compressed-tensors", "gptq", "gptq_v2", "awq"],
+    "replicate": ["one", "all"], "format": ["none", "compressed-tensors", "gptq", "gptq_v2", "awq",
+                                            "int-quantized", "float-quantized", "mxfp4", "nvfp4", "nvfp4_modelopt"],
     "bits": NUMBERS + ["4", "8"], "unknown": ["1"],
 }
 HEADERS = {

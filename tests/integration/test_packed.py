@@ -15,8 +15,10 @@ from failing_cuda import program_of
 from test_tensors import NPY, RAW, SAFETENSORS, Tensors
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
+F8 = np.dtype(ml_dtypes.float8_e4m3fn)
 TYPES = {np.dtype(np.int32): "I32", np.dtype(np.int64): "I64", np.dtype(np.float16): "F16",
-         np.dtype(np.float32): "F32", BF16: "BF16"}
+         np.dtype(np.float32): "F32", BF16: "BF16", F8: "F8_E4M3", np.dtype(np.int8): "I8", np.dtype(np.uint8): "U8"}
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
 
 
@@ -29,11 +31,21 @@ def words(integers, axis, bits, order=None):
     return np.ascontiguousarray(np.moveaxis(joined, -1, axis)).view(np.int32)
 
 
+# The type of the weights, the name of their tensor, and the name and value of the factor of the whole matrix.
+ROWS_OF_BYTES = {"int-quantized": ("i8", "weight", None), "float-quantized": ("f8_e4m3", "weight", None),
+                 "mxfp4": ("f4_e2m1", "weight_packed", None),
+                 "nvfp4": ("f4_e2m1", "weight_packed", ("weight_global_scale", 448.5)),
+                 "nvfp4_modelopt": ("f4_e2m1", "weight", ("weight_scale_2", 0.0031))}
+
+
 class Packed:
     """Random weights of k x n, and the tensors of their file in the order of the contract's table."""
 
     def __init__(self, form, bits, k, n, group, rng, scale=np.float16, zeros=True):
         self.format, self.bits, self.k, self.n, self.group = form, bits, k, n, group
+        if form in ROWS_OF_BYTES:
+            self._write_bytes(rng, scale, zeros)
+            return
         groups, most = k // group, 2**bits
         q = rng.integers(0, most, (k, n))
         z = rng.integers(1, most, (groups, n)) if zeros else np.full((groups, n), most // 2)
@@ -55,12 +67,43 @@ class Packed:
                             "qzeros": words(z - (form == "gptq"), 1, bits),
                             "g_idx": (np.arange(k) // group).astype(np.int32)}
 
+    def _write_bytes(self, rng, scale, zeros):
+        """Formats whose weights are bytes, or pairs of numbers of 4 bits in bytes, in rows of k."""
+        k, n, groups = self.k, self.n, self.k // self.group
+        self.type, weights, factor = ROWS_OF_BYTES[self.format][:3]
+        s = rng.uniform(0, 0.02, (n, groups)).astype(scale)
+        z, values, others = np.zeros((n, groups)), None, {}
+        if self.format == "int-quantized":
+            q = rng.integers(-128, 128, (n, k), np.int8)
+            if zeros:
+                z = others["weight_zero_point"] = rng.integers(-128, 128, (n, groups), np.int8)
+                self.type = "u8"
+            values = q.astype(np.float64)
+        elif self.format == "float-quantized":
+            q = rng.uniform(-20, 20, (n, k)).astype(F8)
+            values = q.astype(np.float64)
+        else:
+            numbers = rng.integers(0, 16, (n, k), np.uint8)
+            q, values = numbers[:, ::2] | numbers[:, 1::2] << 4, E2M1[numbers]
+            if factor is None:
+                s = rng.integers(115, 125, (n, groups), np.uint8)
+            else:
+                s = rng.uniform(0, 3, (n, groups)).astype(F8)
+        s[0, 0] = 0
+        wide = 2.0**(s.astype(np.float64) - 127) if s.dtype == np.uint8 else s.astype(np.float64)
+        if factor is not None:
+            name, of_all = factor
+            others[name] = np.array([of_all], np.float32)
+            wide = wide / of_all if self.format == "nvfp4" else wide * of_all
+        self.weights = ((values - z.astype(np.float64).repeat(self.group, 1)) * wide.repeat(self.group, 1)).T
+        self.tensors = {weights: q, "weight_scale": s, **others}
+
     def body(self, **other):
         tensors = {name: tensor for name, tensor in (self.tensors | other).items() if tensor is not None}
         return safetensors.numpy.save(tensors)
 
     def parameters(self):
-        return {"format": self.format} | ({"bits": self.bits} if self.bits != 4 else {})
+        return {"format": self.format} | ({"bits": 8} if self.bits == 8 and self.format not in ROWS_OF_BYTES else {})
 
     def etag(self):
         """As PROTOCOL.md says any client can compute it."""
@@ -80,7 +123,14 @@ CASES = {
     "gptq 8 bits": dict(form="gptq", bits=8, k=128, n=24, group=128),
     "gptq_v2": dict(form="gptq_v2", bits=4, k=96, n=64, group=32),
     "awq": dict(form="awq", bits=4, k=384, n=320, group=128),
+    "int-quantized": dict(form="int-quantized", bits=8, k=160, n=56, group=160, scale=BF16, zeros=False),
+    "int-quantized zero points": dict(form="int-quantized", bits=8, k=256, n=40, group=128),
+    "float-quantized": dict(form="float-quantized", bits=8, k=192, n=72, group=64, scale=BF16),
+    "mxfp4": dict(form="mxfp4", bits=4, k=288, n=136, group=32),
+    "nvfp4": dict(form="nvfp4", bits=4, k=352, n=264, group=16),
+    "nvfp4_modelopt": dict(form="nvfp4_modelopt", bits=4, k=96, n=24, group=16),
 }
+OF_INTEGERS = [case for case, values in CASES.items() if values["form"] not in ROWS_OF_BYTES or "int" in case]
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +204,15 @@ def test_the_description(put, tensors, rng):
     assert (entry["dtype"], entry["shape"]) == ("u4", [packed.k, packed.n])
     assert (entry["format"], entry["group"], entry["etag"]) == ("gptq", packed.group, packed.etag())
     assert entry["bytes"] == sum(tensor.nbytes for tensor in packed.tensors.values())
+
+
+def test_info_lists_the_types_that_kernels_take(session, url):
+    info = session.get(f"{url}/info").json()
+    takes = {kernel["name"]: kernel["packed"] for kernel in info["kernels"] if "packed" in kernel}
+    if info["devices"][0]["backend"] == "cpu":
+        assert takes == {"tiled": ["i4", "u4", "i8", "u8", "f4_e2m1", "f8_e4m3"]}
+    else:
+        assert takes == {"packed": ["i4", "u4", "i8", "u8"]}
 
 
 def test_the_bits_of_a_row_do_not_depend_on_the_others(put, post, rng):
@@ -253,6 +312,49 @@ def test_what_cannot_be_taken_is_refused(put, rng):
     assert put(packed, 400, body=packed.body()[:-1])
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case]["form"] in ROWS_OF_BYTES])
+def test_what_cannot_be_taken_of_rows_of_bytes(case, put, rng):
+    packed = Packed(rng=rng, **CASES[case])
+    weights, scales = list(packed.tensors)[:2]
+    other = packed.tensors[scales].copy()
+    other[1, 0] = 255 if packed.format == "mxfp4" else np.nan
+    assert put(packed, 400, packed.body(**{scales: other})).startswith(f"element {other.shape[1]} of {scales} is negative")
+    assert "it must be of" in put(packed, 400, packed.body(**{weights: packed.tensors[weights].astype(np.int32)}))
+    assert put(packed, 400, packed.body(**{scales: packed.tensors[scales][:-8]})).startswith(f"{scales} has the shape")
+    assert "it must be" in put(packed, 400, packed.body(**{scales: packed.tensors[scales].astype(np.float64)}))
+    assert f"'{scales}' is missing" in put(packed, 400, packed.body(**{scales: None}))
+    assert put(packed, 422, bits=12 - packed.bits).startswith(f"format={packed.format} is offered with bits={packed.bits}")
+    if packed.format.startswith("nvfp4"):
+        factor = list(packed.tensors)[2]
+        for bad in (0, -1, np.inf, np.nan):
+            assert "must be positive and finite" in put(packed, 400, packed.body(**{factor: np.float32([bad])}))
+        assert f"'{factor}' is missing" in put(packed, 400, packed.body(**{factor: None}))
+        assert put(packed, 400, packed.body(**{factor: np.ones(2, np.float32)})).startswith(f"{factor} has the shape 2;")
+    if packed.format != "mxfp4":
+        return
+    wide = np.ascontiguousarray(packed.tensors[scales][:, ::3])  # Groups of 96 steps.
+    assert put(packed, 422, packed.body(**{scales: wide})).endswith("groups must have 32 steps")
+
+
+def test_nan_among_weights_is_in_the_result(put, post, rng):
+    packed = Packed(rng=rng, **CASES["float-quantized"])
+    packed.tensors["weight"][3, 5] = np.nan
+    a = random_rows(2, packed.k, BF16, rng)
+    answer = post({"b": put(packed), "m": 2, "dtype": "bf16"}, a.tobytes())
+    found = np.isnan(np.frombuffer(answer.content, BF16).reshape(2, -1).astype(np.float32))
+    assert found[:, 3].all() and found.sum() == 2
+
+
+def test_the_factor_of_a_scalar_and_alpha(put, post, tensors, rng):
+    packed = Packed(rng=rng, **CASES["nvfp4_modelopt"])
+    packed.tensors["weight_scale_2"] = packed.tensors["weight_scale_2"].reshape(())
+    name = put(packed)
+    assert_restored(tensors.get(name).content, packed)
+    a = random_rows(3, packed.k, np.float16, rng)
+    answer = post({"b": name, "m": 3, "dtype": "f16", "out": "f32", "alpha": -3}, a.tobytes())
+    assert_near(answer, np.dtype(np.float32), a, packed.weights * -3, 3, packed.n)
+
+
 def test_products_that_packed_weights_cannot_be_in(put, post, session, url, tensors, rng):
     packed = Packed(rng=rng, **CASES["gptq"])
     name = put(packed)
@@ -277,7 +379,7 @@ def test_products_that_packed_weights_cannot_be_in(put, post, session, url, tens
     able = {"cpu": "tiled", "cuda": "packed"}
     backend = session.get(f"{url}/info").json()["devices"][0]["backend"]
     assert refused("/gemm", row | {"kernel": "naive"}, bytes(2 * packed.k)) == (
-        f"kernel 'naive' cannot compute bf16 to bf16 of 1 x {packed.n} x {packed.k} with packed weights on the "
+        f"kernel 'naive' cannot compute bf16 to bf16 of 1 x {packed.n} x {packed.k} with packed weights of u4 on the "
         f"{backend} backend; these can: {able[backend]}")
     wrong = post(row | {"k": packed.k + 1}, b"")
     assert (wrong.status_code, wrong.json()["field"]) == (400, "k")
@@ -296,16 +398,24 @@ def test_a_simulated_gpu_keeps_and_multiplies(gemmd, rng):
     try:
         url = daemon.wait_until_listening().wait_until_ready().url
         tensors = Tensors(url)
-        for case in CASES.values():
-            packed = Packed(rng=rng, **case)
+        takes, = [kernel["packed"] for kernel in daemon.session.get(f"{url}/info").json()["kernels"]
+                  if "packed" in kernel]
+        assert takes == ["i4", "u4", "i8", "u8"]
+        for case, values in CASES.items():
+            packed = Packed(rng=rng, **values)
             answer = tensors.send("PUT", "weights", packed.body(), {"Content-Type": SAFETENSORS},
                                   **packed.parameters())
             assert answer.status_code in (200, 201), answer.text
             assert_restored(tensors.get("weights").content, packed)
+            assert (packed.type in takes) == (case in OF_INTEGERS)
             for m in (1, 7):
                 a = random_rows(m, packed.k, BF16, rng)
                 answer = daemon.session.post(f"{url}/gemm", params={"b": "weights", "m": m, "dtype": "bf16"},
                                              data=a.tobytes(), headers={"Content-Type": RAW})
+                if packed.type not in takes:
+                    assert (answer.status_code, answer.json()["field"]) == (422, "kernel")
+                    assert f"with packed weights of {packed.type} on the cuda backend" in answer.json()["detail"]
+                    continue
                 assert_near(answer, BF16, a, packed.weights, m, packed.n)
                 assert answer.headers["Gemmd-Kernel"] == "packed"
     finally:

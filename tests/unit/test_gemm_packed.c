@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
@@ -145,6 +146,78 @@ static void write_rows(struct weights *w)
     w->file_bytes = (uint64_t)(at - w->file) + entries[count - 1].tensor.bytes;
 }
 
+/* Whether the weights in the file are bytes or pairs in bytes, and not words. */
+static bool has_bytes(const struct weights *w)
+{
+    return w->format >= PACKED_INT_QUANTIZED;
+}
+
+static bool has_wide_scales(const struct weights *w)
+{
+    return w->format <= PACKED_FLOAT_QUANTIZED;
+}
+
+/* A random scale of e8m0 or e4m3 and its value. */
+static uint8_t byte_scale(const struct weights *w, uint64_t random, float *value)
+{
+    const uint8_t bits = (uint8_t)(w->format == PACKED_MXFP4 ? 120 + random % 12 : random % 0x7f);
+    *value = w->format == PACKED_MXFP4 ? ldexpf(1, bits - 127) : convert_f8_e4m3_to_f32(bits);
+    return bits;
+}
+
+static const float factors[] = {[PACKED_NVFP4] = 24, [PACKED_NVFP4_MODELOPT] = 0.0625f};
+
+/* Writes the file of a format whose weights are bytes, or pairs of them, in rows of k. */
+static void write_bytes(struct weights *w, uint64_t *seed)
+{
+    const bool nvfp4 = w->format >= PACKED_NVFP4, pairs = w->format >= PACKED_MXFP4;
+    const uint64_t groups = w->k / w->group;
+    struct safetensors_entry entries[4];
+    uint32_t count = 0;
+    const uint64_t size = has_wide_scales(w) ? dtype_size(w->scale_dtype) : 1;
+    if (nvfp4)
+        entry(entries, &count, w->format == PACKED_NVFP4 ? "weight_global_scale" : "weight_scale_2",
+              GEMMD_F32, 1, 0);
+    entry(entries, &count, "weight_scale",
+          has_wide_scales(w) ? w->scale_dtype
+          : nvfp4            ? GEMMD_F8_E4M3
+                             : GEMMD_I8,
+          w->n, groups);
+    if (w->format == PACKED_MXFP4)
+        entries[count - 1].other_type = "F8_E8M0";
+    entry(entries, &count,
+          w->format == PACKED_MXFP4 || w->format == PACKED_NVFP4 ? "weight_packed" : "weight",
+          w->format == PACKED_FLOAT_QUANTIZED ? GEMMD_F8_E4M3 : GEMMD_I8, w->n,
+          pairs ? w->k / 2 : w->k);
+    if (pairs)
+        entries[count - 1].other_type = "U8";
+    if (w->has_zeros)
+        entry(entries, &count, "weight_zero_point", GEMMD_I8, w->n, groups);
+    unsigned char *at = w->file + safetensors_header(entries, count, (char *)w->file);
+    if (nvfp4) {
+        memcpy(at, &factors[w->format], sizeof(float));
+        at += sizeof(float);
+    }
+    for (uint64_t j = 0; j < w->n; j++)
+        for (uint64_t g = 0; g < groups; g++, at += size) {
+            float *scale = &w->scales[g * w->n + j];
+            const uint32_t bits = has_wide_scales(w) ? bits_of_scale(w->scale_dtype, *scale)
+                                                     : byte_scale(w, random_next(seed), scale);
+            memcpy(at, &bits, size);
+        }
+    for (uint64_t j = 0; j < w->n; j++)
+        for (uint64_t i = 0; i < w->k; i += pairs ? 2 : 1) {
+            const uint8_t *q = &w->q[i * w->n + j];
+            *at++ = (uint8_t)(pairs                               ? q[0] | q[w->n] << 4
+                              : w->format == PACKED_INT_QUANTIZED ? q[0] ^ 0x80
+                                                                  : q[0]);
+        }
+    for (uint64_t j = 0; j < w->n && w->has_zeros; j++)
+        for (uint64_t g = 0; g < groups; g++)
+            *at++ = w->zeros[g * w->n + j] ^ 0x80;
+    w->file_bytes = (uint64_t)(at - w->file);
+}
+
 static void weights_create(struct weights *w, uint64_t seed)
 {
     const uint64_t groups = w->k / w->group;
@@ -156,12 +229,16 @@ static void weights_create(struct weights *w, uint64_t seed)
     ck_assert(w->q != NULL && w->zeros != NULL && w->scales != NULL && w->file != NULL);
     for (uint64_t i = 0; i < w->k * w->n; i++)
         w->q[i] = (uint8_t)(random_next(&seed) & most);
+    for (uint64_t i = 0; i < w->k * w->n && w->format == PACKED_FLOAT_QUANTIZED; i++)
+        w->q[i] = (w->q[i] & 0x7f) == 0x7f ? 0 : w->q[i]; /* no NaN */
     for (uint64_t i = 0; i < groups * w->n; i++) {
         /* GPTQ has no zero point of 0. */
         w->zeros[i] = (uint8_t)(w->has_zeros ? 1 + random_next(&seed) % most : (most + 1) / 2);
         w->scales[i] = (float)(random_next(&seed) % 100) * 0x1p-7f; /* exact in every type */
     }
-    if (w->format == PACKED_COMPRESSED_TENSORS)
+    if (has_bytes(w))
+        write_bytes(w, &seed);
+    else if (w->format == PACKED_COMPRESSED_TENSORS)
         write_compressed(w);
     else
         write_rows(w);
@@ -178,8 +255,16 @@ static void weights_destroy(struct weights *w)
 
 static double weight(const struct weights *w, uint64_t p, uint64_t j)
 {
+    static const double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
     const uint64_t group = p / w->group * w->n + j;
-    return ((double)w->q[p * w->n + j] - w->zeros[group]) * (double)w->scales[group];
+    const uint8_t q = w->q[p * w->n + j];
+    const double value = w->format == PACKED_FLOAT_QUANTIZED ? (double)convert_f8_e4m3_to_f32(q)
+                         : w->format >= PACKED_MXFP4         ? (q & 8 ? -e2m1[q & 7] : e2m1[q & 7])
+                                                             : (double)q - w->zeros[group];
+    const double factor = w->format == PACKED_NVFP4            ? 1.0 / (double)factors[w->format]
+                          : w->format == PACKED_NVFP4_MODELOPT ? (double)factors[w->format]
+                                                               : 1;
+    return value * (double)w->scales[group] * factor;
 }
 
 static struct packed_file found(const struct weights *w)
@@ -215,6 +300,15 @@ static const struct weights cases[] = {
     {PACKED_GPTQ_V2, 8, 96, 72, 96, GEMMD_F16, true, 0, 0, 0, 0, 0},
     {PACKED_AWQ, 4, 384, 304, 128, GEMMD_F16, true, 0, 0, 0, 0, 0},
     {PACKED_AWQ, 4, 64, 16, 64, GEMMD_F16, true, 0, 0, 0, 0, 0},
+    {PACKED_INT_QUANTIZED, 8, 160, 40, 160, GEMMD_BF16, false, 0, 0, 0, 0, 0},
+    {PACKED_INT_QUANTIZED, 8, 256, 24, 128, GEMMD_F32, true, 0, 0, 0, 0, 0},
+    {PACKED_FLOAT_QUANTIZED, 8, 192, 56, 64, GEMMD_F16, false, 0, 0, 0, 0, 0},
+    {PACKED_FLOAT_QUANTIZED, 8, 288, 16, 288, GEMMD_F32, false, 0, 0, 0, 0, 0},
+    {PACKED_MXFP4, 4, 96, 40, 32, GEMMD_BF16, false, 0, 0, 0, 0, 0},
+    {PACKED_MXFP4, 4, 320, 264, 32, GEMMD_BF16, false, 0, 0, 0, 0, 0},
+    {PACKED_NVFP4, 4, 352, 72, 16, GEMMD_BF16, false, 0, 0, 0, 0, 0},
+    {PACKED_NVFP4, 4, 64, 8, 16, GEMMD_BF16, false, 0, 0, 0, 0, 0},
+    {PACKED_NVFP4_MODELOPT, 4, 128, 272, 16, GEMMD_BF16, false, 0, 0, 0, 0, 0},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
@@ -370,7 +464,7 @@ START_TEST(products_are_those_of_f64_whatever_the_rows)
                                    .n = w.n,
                                    .k = w.k,
                                    .batch = 1,
-                                   .alpha = 1,
+                                   .alpha = packed_factor(&file),
                                    .a = a,
                                    .b = b,
                                    .c = c,
@@ -507,6 +601,80 @@ START_TEST(bad_shapes_are_refused)
 }
 END_TEST
 
+/* Every byte that a scale can have comes back, and the others are refused. */
+START_TEST(bytes_of_scales)
+{
+    static const enum packed_format formats[] = {PACKED_MXFP4, PACKED_NVFP4};
+    struct weights w = {formats[_i], 4, 512, 264, _i == 0 ? 32 : 16, 0, 0, 0, 0, 0, 0, 0};
+    weights_create(&w, 1);
+    unsigned char *scales = data_of(&w, PACKED_SCALES);
+    uint32_t taken = 0;
+    for (uint32_t bits = 0; bits < 256; bits++) {
+        const uint8_t kept = scales[7];
+        scales[7] = (uint8_t)bits;
+        const bool is_good = _i == 0 ? bits != 0xff : bits < 0x7f || bits == 0x80;
+        if (!is_good)
+            ck_assert_str_eq(refused(&w, 4, GEMMD_ERR_MALFORMED).field, "weight_scale");
+        scales[7] = kept;
+        scales[8 + taken] = (uint8_t)bits;
+        taken += is_good;
+    }
+    scales[8 + taken] = 1;
+    ck_assert_uint_eq(taken, _i == 0 ? 255 : 128);
+    const struct packed_file file = found(&w);
+    unsigned char *b = arranged(&file), *data = malloc(packed_data_bytes(&file));
+    ck_assert_ptr_nonnull(data);
+    packed_restore_others(&file, b, data);
+    const struct tensor *weights = &file.entries[PACKED_WEIGHTS].tensor;
+    ck_assert_mem_eq(data + weights->bytes, scales, file.entries[PACKED_SCALES].tensor.bytes);
+    free(data);
+    free(b);
+    weights_destroy(&w);
+}
+END_TEST
+
+START_TEST(bad_factors_are_refused)
+{
+    static const float bad[] = {0, -1, INFINITY, NAN};
+    struct weights w = {PACKED_NVFP4, 4, 64, 8, 16, 0, 0, 0, 0, 0, 0, 0};
+    weights_create(&w, 1);
+    unsigned char *factor = data_of(&w, PACKED_FACTOR);
+    for (uint32_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        memcpy(factor, &bad[i], sizeof bad[i]);
+        ck_assert_ptr_nonnull(
+            strstr(refused(&w, 4, GEMMD_ERR_MALFORMED).detail, "must be positive and finite"));
+    }
+    memcpy(factor, &(float){1}, sizeof(float));
+    replace(&w, "\"U8\"", "\"I8\"");
+    ck_assert_str_eq(refused(&w, 4, GEMMD_ERR_MALFORMED).detail,
+                     "weight_packed is a tensor of I8 with 2 dimensions; it must be of U8 with 2 "
+                     "dimensions");
+    replace(&w, "\"I8\"", "\"U8\"");
+    replace(&w, "[8,4]", "[4,8]");
+    refused(&w, 4, GEMMD_ERR_MALFORMED);
+    replace(&w, "[4,8]", "[8,4]");
+    replace(&w, "weight_global_scale", "weight_global_scalf");
+    ck_assert_str_eq(refused(&w, 4, GEMMD_ERR_MALFORMED).detail,
+                     "the tensor 'weight_global_scale' is missing; the tensors of nvfp4 are "
+                     "weight_packed, weight_scale, weight_global_scale");
+    weights_destroy(&w);
+    w = (struct weights){PACKED_MXFP4, 4, 64, 8, 64, 0, 0, 0, 0, 0, 0, 0};
+    weights_create(&w, 1);
+    ck_assert_str_eq(refused(&w, 4, GEMMD_ERR_UNSUPPORTED).detail,
+                     "weight_scale has 1 groups of 64 steps of k; groups must have 32 steps");
+    weights_destroy(&w);
+}
+END_TEST
+
+START_TEST(formats_have_widths)
+{
+    ck_assert(packed_has_bits(PACKED_GPTQ, 0) && packed_has_bits(PACKED_GPTQ, 8));
+    ck_assert(packed_has_bits(PACKED_AWQ, 4) && !packed_has_bits(PACKED_AWQ, 8));
+    ck_assert(packed_has_bits(PACKED_INT_QUANTIZED, 8) && !packed_has_bits(PACKED_MXFP4, 8));
+    ck_assert(!packed_has_bits(PACKED_FLOAT_QUANTIZED, 4));
+}
+END_TEST
+
 START_TEST(a_header_may_arrive_in_parts)
 {
     struct weights w = cases[0];
@@ -540,6 +708,10 @@ START_TEST(other_kernels_refuse_packed_weights)
     other.dtype = other.out = GEMMD_F32;
     ck_assert(!packed_kernel(&problem)->takes(&other));
     other = problem;
+    ck_assert(gemm_problem_packed_integers(&other));
+    other.packed.element = PACKED_F4_E2M1;
+    ck_assert(packed_kernel(&problem)->takes(&other) && !gemm_problem_packed_integers(&other));
+    other = problem;
     other.transb = true;
     ck_assert(!packed_kernel(&problem)->takes(&other));
 }
@@ -553,6 +725,9 @@ int main(void)
     tcase_add_loop_test(files, stripes_can_be_arranged_as_they_arrive, 0, CASES);
     tcase_add_test(files, bad_files_are_refused);
     tcase_add_test(files, bad_shapes_are_refused);
+    tcase_add_loop_test(files, bytes_of_scales, 0, 2);
+    tcase_add_test(files, bad_factors_are_refused);
+    tcase_add_test(files, formats_have_widths);
     tcase_add_test(files, a_header_may_arrive_in_parts);
     suite_add_tcase(suite, files);
     tcase_add_checked_fixture(products, create_context, destroy_context);

@@ -512,13 +512,13 @@ struct gemmd_tensor_put {
     int32_t contiguous; /* 1: the device keeps the rows one after another, as gemmd_conv2d() wants a
                            resident X; default 0. Since version 0.2 */
     /* Packed weights, which PROTOCOL.md describes: the name of the format of their file, such as
-     * "gptq". `data` is then a safetensors file of `data_bytes` bytes, which tells its types and
-     * shapes: `dtype`, `rank`, `dims`, `scale` and `contiguous` keep their defaults. The tensor can
-     * be b_tensor of products whose A is of GEMMD_F16 or GEMMD_BF16. NULL: `data` is an array.
-     * Since version 0.2. */
+     * "gptq" or "mxfp4". `data` is then a safetensors file of `data_bytes` bytes, which tells its
+     * types and shapes: `dtype`, `rank`, `dims`, `scale` and `contiguous` keep their defaults. The
+     * tensor can be b_tensor of products whose A is of GEMMD_F16 or GEMMD_BF16. NULL: `data` is an
+     * array. Since version 0.2. */
     const char *format;
     uint64_t data_bytes;
-    uint32_t bits; /* width of packed weights, 4 or 8; 0: the daemon's default */
+    uint32_t bits; /* width of packed weights, 4 or 8; 0: the format's own */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_tensor_put). */

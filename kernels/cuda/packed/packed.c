@@ -3,11 +3,6 @@
 
 #include "kernels/cuda/context.h"
 
-static bool packed_takes(const void *of)
-{
-    return gemm_problem_packed(of);
-}
-
 static enum gemmd_error packed_run(struct gemm_context *base, const void *problem, void *workspace)
 {
     const struct cuda_context *context = cuda_context_of(base);
@@ -19,10 +14,10 @@ static enum gemmd_error packed_run(struct gemm_context *base, const void *proble
 
 const struct operation_kernel gemm_cuda_packed = {
     .name = "packed",
-    .description = "packed weights, unpacked in registers for mma.sync and wgmma",
+    .description = "packed integers, unpacked in registers for mma.sync and wgmma",
     .rows_independent = true,
     .any_leading = true,
-    .takes = packed_takes,
+    .takes = gemm_problem_packed_integers,
     .workspace_bytes = operation_no_workspace,
     .launch_flops = 5e12,
     .run = packed_run,

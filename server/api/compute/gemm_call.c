@@ -115,8 +115,10 @@ static enum gemmd_error gemm_problem_of(const union call_request *of,
         .bias = request->bias ? &present : NULL,
         .c0 = request->beta != 0 ? &present : NULL,
     };
-    if (packed != NULL)
+    if (packed != NULL) {
         problem->gemm.packed = packed->layout;
+        problem->gemm.alpha *= packed_factor(packed);
+    }
     gemm_problem_contiguous(&problem->gemm);
     if (request->scales != GEMM_SCALES_NONE) {
         problem->gemm.a_scale.data = problem->gemm.b_scale.data = &scale;

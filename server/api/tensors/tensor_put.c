@@ -203,6 +203,7 @@ static enum gemmd_error finish_packed(struct tensor_call *call)
     const enum gemmd_error code = packed_check(&call->packed, &call->request->fault);
     if (code != GEMMD_OK)
         return code;
+    tensor_store_set_factor(call->resident, call->packed.factor);
     arrange_arrived(call);
     packed_arrange_scales(&call->packed, call->scratch);
     call->tensor.data = call->scratch;

@@ -28,7 +28,8 @@ _SAFETENSORS: dict[str, np.dtype[Any]] = {
 
 
 # The types of packed weights, with which NumPy does not compute.
-_DTYPES = {**DTYPES, "i4": np.dtype(ml_dtypes.int4), "u4": np.dtype(ml_dtypes.uint4), "u8": np.dtype(np.uint8)}
+_DTYPES = {**DTYPES, "i4": np.dtype(ml_dtypes.int4), "u4": np.dtype(ml_dtypes.uint4), "u8": np.dtype(np.uint8),
+           "f4_e2m1": np.dtype(getattr(ml_dtypes, "float4_e2m1fn", np.void))}
 _REDUCTIONS = {np.add: "sum", np.maximum: "max", np.minimum: "min"}
 
 
