@@ -222,12 +222,12 @@ static uint64_t scale_at(const struct packed_file *file, uint64_t group, uint64_
 /* The bits in bf16 of a scale of e8m0, 2^(bits - 127). */
 static uint16_t from_e8m0(uint8_t bits)
 {
-    return bits == 0 ? 0x40 : (uint16_t)(bits << 7); /* 2^-127 is subnormal */
+    return (uint16_t)(bits == 0 ? 0x40u : (uint32_t)bits << 7); /* 2^-127 is subnormal */
 }
 
 static uint8_t to_e8m0(uint16_t bits)
 {
-    return bits == 0x40 ? 0 : (uint8_t)(bits >> 7);
+    return (uint8_t)(bits == 0x40 ? 0u : (uint32_t)bits >> 7);
 }
 
 /* The bits in bf16 of a scale of e4m3 that is finite. The exponents of f32 and of bf16 are greater
