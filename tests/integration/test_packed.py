@@ -318,18 +318,21 @@ def test_what_cannot_be_taken_of_rows_of_bytes(case, put, rng):
     weights, scales = list(packed.tensors)[:2]
     other = packed.tensors[scales].copy()
     other[1, 0] = 255 if packed.format == "mxfp4" else np.nan
-    assert put(packed, 400, packed.body(**{scales: other})).startswith(f"element {other.shape[1]} of {scales} is negative")
+    refusal = put(packed, 400, packed.body(**{scales: other}))
+    assert refusal.startswith(f"element {other.shape[1]} of {scales} is negative")
     assert "it must be of" in put(packed, 400, packed.body(**{weights: packed.tensors[weights].astype(np.int32)}))
     assert put(packed, 400, packed.body(**{scales: packed.tensors[scales][:-8]})).startswith(f"{scales} has the shape")
     assert "it must be" in put(packed, 400, packed.body(**{scales: packed.tensors[scales].astype(np.float64)}))
     assert f"'{scales}' is missing" in put(packed, 400, packed.body(**{scales: None}))
-    assert put(packed, 422, bits=12 - packed.bits).startswith(f"format={packed.format} is offered with bits={packed.bits}")
+    other_width = put(packed, 422, bits=12 - packed.bits)
+    assert other_width.startswith(f"format={packed.format} is offered with bits={packed.bits}")
     if packed.format.startswith("nvfp4"):
         factor = list(packed.tensors)[2]
         for bad in (0, -1, np.inf, np.nan):
             assert "must be positive and finite" in put(packed, 400, packed.body(**{factor: np.float32([bad])}))
         assert f"'{factor}' is missing" in put(packed, 400, packed.body(**{factor: None}))
-        assert put(packed, 400, packed.body(**{factor: np.ones(2, np.float32)})).startswith(f"{factor} has the shape 2;")
+        two = packed.body(**{factor: np.ones(2, np.float32)})
+        assert put(packed, 400, two).startswith(f"{factor} has the shape 2;")
     if packed.format != "mxfp4":
         return
     wide = np.ascontiguousarray(packed.tensors[scales][:, ::3])  # Groups of 96 steps.

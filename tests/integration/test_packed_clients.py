@@ -67,7 +67,8 @@ def test_gemmctl_says_what_it_does_not_take(put, run, rng, tmp_path):  # noqa: F
     assert "--bits is for packed weights" in error(*upload, "--bits", "4")
     assert "--dtype is not for packed weights" in error(*upload, "--packed", "gptq", "--dtype", "i8")
     assert "a safetensors file" in error("tensor", "get", name, "-o", "w.npy")
-    assert "operands of f32 are not offered with packed weights" in error("gemm", "a.npy", f"tensor:{name}", "-o", "c.npy")
+    of_f32 = error("gemm", "a.npy", f"tensor:{name}", "-o", "c.npy")
+    assert "operands of f32 are not offered with packed weights" in of_f32
     assert "can only be B of gemm" in error("gemm", f"tensor:{name}", "a.npy", "-o", "c.npy")
     assert "can only be B of gemm" in error("reduce", f"tensor:{name}", "-o", "c.npy")
     assert not (tmp_path / "c.npy").exists() and not (tmp_path / "w.npy").exists()

@@ -600,9 +600,9 @@ class Client:
 
     def put_packed(self, name: str, file: bytes | os.PathLike[str], form: str, *, bits: int | None = None,
                    evictable: bool = False) -> Tensor:
-        """Makes packed weights resident under a name, and replaces what had the name. `file` is a safetensors file of one
-        layer, or its path; `form` is its format, such as "gptq" or "awq", and `bits` the width of the weights. The
-        tensor can be b of products whose a is of float16 or bfloat16. NoRoom: the device has no room for it."""
+        """Makes packed weights resident under a name, and replaces what had the name. `file` is a safetensors file of
+        one layer, or its path; `form` is its format, such as "gptq" or "mxfp4", and `bits` the width of the weights.
+        The tensor can be b of products whose a is of float16 or bfloat16. NoRoom: the device has no room for it."""
         body = np.fromfile(file, np.uint8) if isinstance(file, os.PathLike) else np.frombuffer(file, np.uint8)
         parameters: dict[str, Any] = {"format": form}
         if bits is not None:
