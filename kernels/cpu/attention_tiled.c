@@ -281,7 +281,7 @@ static bool cpu_attention_tiled_weigh(const struct tile *tile, uint64_t first, u
             scores[j] = -INFINITY;
         for (uint64_t j = span.end; j < count; j++)
             scores[j] = -INFINITY;
-        const float factor = softmax_step(scores, count, &s->softmax[i]);
+        const float factor = softmax_step(scores, 1, scores, count, &s->softmax[i]);
         for (uint64_t c = 0; c < p->dv && factor != 1; c++)
             s->sums[i * WIDTH + c] *= factor;
     }

@@ -19,10 +19,15 @@ struct softmax_row {
     float total; /* sum of exp((score - most) * scale) */
 };
 
-/* Replaces scores[0] to scores[count - 1] by the weights exp((score - most) * scale) and updates
- * the row.
- * Masked scores are minus infinity; `count` is a multiple of SOFTMAX_LANES. Returns the factor by
- * which sums over earlier tiles have to be multiplied. */
-float softmax_step(float *scores, uint64_t count, struct softmax_row *row);
+/* Computes the weights exp((unit * score - most) * scale) of scores[0] to scores[count - 1], which
+ * the weights may replace, and updates the row; `most` is the largest unit * score. Masked scores
+ * times `unit` are minus infinity; `unit` is a power of two, negative or not, or 0. `count` is a
+ * multiple of SOFTMAX_LANES. Returns the factor by which sums over earlier tiles have to be
+ * multiplied. */
+float softmax_step(const float *scores, float unit, float *weights, uint64_t count,
+                   struct softmax_row *row);
+
+/* Writes weights[0] / sum to weights[count - 1] / sum to `to`, which may be `weights`. */
+void softmax_divide(const float *weights, float sum, uint64_t count, float *to);
 
 #endif

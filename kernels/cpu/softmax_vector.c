@@ -3,7 +3,8 @@
  * of which the first finds the greatest score and the sum together (softmax.h). The sums of blocks
  * are added in f64, and so are the factors from one greatest score to the next computed: the error
  * does not grow with the number of blocks. Exponentials of the first pass that are relative to the
- * greatest score of the row are kept, if the row is short, and only divided in the second pass.
+ * greatest score of the row are kept, in Y or if the row is short, and only divided in the second
+ * pass.
  */
 #include <math.h>
 
@@ -44,6 +45,29 @@ static uint64_t read_scores(const struct softmax_problem *p, float unit, const c
     return count;
 }
 
+/* A step of the online softmax over a block of scores; the weights are those of read_scores.
+ * Returns the number of scores within the row. */
+static uint64_t weigh_block(const struct softmax_problem *p, float unit, const char *x,
+                            uint64_t first, uint64_t length, float weights[BLOCK],
+                            struct softmax_row *state)
+{
+    const uint64_t count = length - first < BLOCK ? length - first : BLOCK;
+    if (p->dtype == GEMMD_F32 && count == whole_vectors(count)) {
+        const float *scores = (const float *)(const void *)x + first;
+        (void)softmax_step(scores, unit, weights, count, state);
+        return count;
+    }
+    (void)read_scores(p, unit, x, first, length, weights);
+    (void)softmax_step(weights, 1, weights, whole_vectors(count), state);
+    return count;
+}
+
+/* Whether the weights of a block are written to Y and divided there: a whole block in f32. */
+static bool softmax_stays(const struct softmax_problem *p, uint64_t first, uint64_t length)
+{
+    return p->out == GEMMD_F32 && !p->log && length - first >= BLOCK;
+}
+
 /* The functions below that return a bool return false if the computation has to stop. */
 
 static bool softmax_fill(const struct softmax_problem *p, struct team_pace *pace, char *y,
@@ -77,12 +101,14 @@ static bool softmax_vector_row(const struct softmax_problem *p, struct team_pace
         if (team_pace_stops(pace, BLOCK))
             return false;
         scores = kept + first % KEPT;
-        const uint64_t count = read_scores(p, unit, x, first, length, scores);
+        if (softmax_stays(p, first, length))
+            scores = (float *)(void *)y + first;
         const double most = (double)state.most;
         state.total = 0;
-        (void)softmax_step(scores, whole_vectors(count), &state);
+        (void)weigh_block(p, unit, x, first, length, scores, &state);
         if (most < (double)state.most) {
-            total *= exp((most - (double)state.most) * scale.factor);
+            if (first > 0)
+                total *= exp((most - (double)state.most) * scale.factor);
             first_kept = first;
         }
         total += (double)state.total;
@@ -91,21 +117,27 @@ static bool softmax_vector_row(const struct softmax_problem *p, struct team_pace
         return false;
     if (length > 0 && (isinf(state.most) || isnan(total)))
         return softmax_fill(p, pace, y, 0, length, NAN);
-    const float sum = (float)total, logarithm = logf(sum);
+    const float sum = (float)total, logarithm = p->log ? logf(sum) : 0;
     for (uint64_t first = 0; first < length; first += BLOCK) {
         if (team_pace_stops(pace, BLOCK))
             return false;
         const uint64_t left = length - first;
         uint64_t count = left < BLOCK ? left : BLOCK;
+        const bool stays = softmax_stays(p, first, length);
         scores = kept + first % KEPT;
-        if (p->log || first < first_kept || length > KEPT) {
+        if (stays)
+            scores = (float *)(void *)y + first;
+        if (p->log)
             count = read_scores(p, unit, x, first, length, scores);
-            if (!p->log)
-                (void)softmax_step(scores, whole_vectors(count), &state);
-        }
-        for (uint64_t i = 0; i < count; i++)
-            scores[i] = p->log ? (scores[i] - state.most) * factor - logarithm : scores[i] / sum;
-        convert_narrow(p->out, scores, y + first * dtype_size(p->out), count);
+        else if (first < first_kept || (length > KEPT && !stays))
+            count = weigh_block(p, unit, x, first, length, scores, &state);
+        for (uint64_t i = 0; i < count && p->log; i++)
+            scores[i] = (scores[i] - state.most) * factor - logarithm;
+        char *to = y + first * dtype_size(p->out);
+        if (!p->log)
+            softmax_divide(scores, sum, count, p->out == GEMMD_F32 ? (float *)(void *)to : scores);
+        if (p->log || p->out != GEMMD_F32)
+            convert_narrow(p->out, scores, to, count);
     }
     return true;
 }
