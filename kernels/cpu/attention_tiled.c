@@ -20,6 +20,7 @@
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/cpu_softmax.h"
 #include "kernels/cpu/microkernel.h"
+#include "kernels/cpu/panels.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -96,19 +97,18 @@ static uint64_t query_of(const struct tile *tile, uint64_t row)
     return (tile->first + row) % tile->queries;
 }
 
-/* The lines of panels: line i is element i % width of each step of panel i / width. */
-static void pack_line(const float *line, uint64_t i, uint64_t depth, uint64_t width, float *panels)
+/* Writes `count` lines of `depth` elements, which are `pitch` elements apart, to panels of `width`
+ * lines. The lines that the last panel lacks are zeros. */
+static void pack_lines(const float *lines, uint64_t pitch, uint64_t count, uint64_t depth,
+                       uint64_t width, float *panels)
 {
-    float *to = panels + i / width * width * depth + i % width;
-    for (uint64_t c = 0; c < depth; c++)
-        to[c * width] = line[c];
-}
-
-static void clear_line(uint64_t i, uint64_t depth, uint64_t width, float *panels)
-{
-    float *to = panels + i / width * width * depth + i % width;
-    for (uint64_t c = 0; c < depth; c++)
-        to[c * width] = 0;
+    for (uint64_t i = 0; i < count; i += width, panels += width * depth) {
+        const uint64_t left = count - i < width ? count - i : width;
+        for (uint64_t c = 0; c < depth && left < width; c++)
+            memset(panels + c * width + left, 0, (width - left) * sizeof *panels);
+        panels_transpose(lines + i * pitch, pitch * sizeof *lines, left, depth, panels,
+                         width * sizeof *panels);
+    }
 }
 
 /* The rows of a tile, filled up to whole panels. Rows of scratch memory beyond them are not used.
@@ -126,6 +126,7 @@ static struct attention_span load_queries(const struct tile *tile)
     struct scratch *s = tile->scratch;
     const uint64_t width = tile->micro->rows;
     struct attention_span all = {UINT64_MAX, 0};
+    float *lines = s->k; /* no keys are loaded yet */
     for (uint64_t i = 0; i < rows_of(tile); i++) {
         const uint64_t query = query_of(tile, i);
         s->spans[i] = (struct attention_span){0, 0};
@@ -138,17 +139,17 @@ static struct attention_span load_queries(const struct tile *tile)
                     .scale = 1, .most = p->sinks[head_of(tile, i)], .total = 1};
         }
         if (s->spans[i].first == s->spans[i].end) {
-            clear_line(i, p->d, width, s->q);
+            memset(lines + i * p->d, 0, p->d * sizeof *lines);
             continue;
         }
         convert_widen(p->dtype,
                       at(p, p->q, &p->q_strides, tile->apart, head_of(tile, i),
                          tile->of_entry.first_q + query),
-                      s->line, p->d);
-        pack_line(s->line, i, p->d, width, s->q);
+                      lines + i * p->d, p->d);
         all.first = s->spans[i].first < all.first ? s->spans[i].first : all.first;
         all.end = s->spans[i].end > all.end ? s->spans[i].end : all.end;
     }
+    pack_lines(lines, p->d, rows_of(tile), p->d, width, s->q);
     const uint64_t columns = tile->micro->columns;
     for (uint64_t i = 0; i < rows_of(tile); i++)
         memset(s->sums + i * WIDTH, 0, size_blocks(p->dv, columns) * columns * sizeof *s->sums);
@@ -159,18 +160,27 @@ static void load_keys(const struct tile *tile, uint64_t first, uint64_t keys)
 {
     const struct attention_problem *p = tile->problem;
     struct scratch *s = tile->scratch;
-    const uint64_t width = tile->micro->columns;
-    for (uint64_t j = 0; j < size_blocks(keys, width) * width; j++) {
-        if (j >= keys) {
-            clear_line(j, p->d, width, s->k);
-            continue;
-        }
-        convert_widen(p->dtype,
-                      at(p, p->k, &p->k_strides, tile->apart, tile->kv_head,
-                         tile->of_entry.first_kv + first + j),
-                      s->line, p->d);
-        pack_line(s->line, j, p->d, width, s->k);
+    const char *k =
+        at(p, p->k, &p->k_strides, tile->apart, tile->kv_head, tile->of_entry.first_kv + first);
+    const float *lines = (const float *)(const void *)k;
+    uint64_t pitch = p->k_strides.row;
+    if (p->dtype != GEMMD_F32) {
+        float *widened = s->v; /* the values are loaded after the keys */
+        for (uint64_t j = 0; j < keys; j++)
+            convert_widen(p->dtype, k + j * pitch * dtype_size(p->dtype), widened + j * p->d, p->d);
+        lines = widened;
+        pitch = p->d;
     }
+    pack_lines(lines, pitch, keys, p->d, tile->micro->columns, s->k);
+}
+
+/* Whether all of `count` numbers are finite. */
+static bool are_finite(const float *line, uint64_t count)
+{
+    uint32_t strange = 0;
+    for (uint64_t c = 0; c < count; c++)
+        strange |= (convert_f32_to_bits(line[c]) & 0x7f800000u) == 0x7f800000u ? 1 : 0;
+    return strange == 0;
 }
 
 /* Packs values. Returns whether all of them are finite. */
@@ -180,19 +190,18 @@ static bool load_values(const struct tile *tile, uint64_t first, uint64_t keys)
     struct scratch *s = tile->scratch;
     const uint64_t width = tile->micro->columns;
     const uint64_t columns = size_blocks(p->dv, width) * width;
-    float zero = 0; /* or NaN */
+    bool finite = true;
     memset(s->line, 0, sizeof s->line);
     for (uint64_t j = 0; j < keys; j++) {
         convert_widen(p->dtype,
                       at(p, p->v, &p->v_strides, tile->apart, tile->kv_head,
                          tile->of_entry.first_kv + first + j),
                       s->line, p->dv);
-        for (uint64_t c = 0; c < p->dv; c++)
-            zero += s->line[c] * 0;
+        finite &= are_finite(s->line, p->dv);
         for (uint64_t c = 0; c < columns; c += width)
             memcpy(s->v + c * keys + j * width, s->line + c, width * sizeof(float));
     }
-    return zero == 0;
+    return finite;
 }
 
 /* scores = Q * K^T, whole panels of both. */
@@ -294,8 +303,7 @@ static void add_values(const struct tile *tile, uint64_t keys)
 {
     const struct microkernel *micro = tile->micro;
     struct scratch *s = tile->scratch;
-    for (uint64_t i = 0; i < rows_of(tile); i++)
-        pack_line(s->scores + i * KEYS, i, keys, micro->rows, s->weights);
+    pack_lines(s->scores, KEYS, rows_of(tile), keys, micro->rows, s->weights);
     for (uint64_t c = 0; c < tile->problem->dv; c += micro->columns)
         for (uint64_t i = 0; i < tile->rows; i += micro->rows)
             micro->run(keys, s->weights + i * keys, s->v + c * keys, s->sums + i * WIDTH + c, WIDTH,
@@ -317,7 +325,7 @@ static void add_seen_values(const struct tile *tile, uint64_t first, uint64_t ke
         for (uint64_t from = span.first, end; from < span.end; from = end + 1) {
             for (end = from; end < span.end && bias[end] != -INFINITY; end++)
                 ;
-            pack_line(s->scores + i * KEYS + from, 0, end - from, micro->rows, s->weights);
+            pack_lines(s->scores + i * KEYS + from, KEYS, 1, end - from, micro->rows, s->weights);
             for (uint64_t c = 0; c < tile->problem->dv && from < end; c += width) {
                 float *sums = s->sums + i * WIDTH + c;
                 memcpy(block, sums, width * sizeof *sums);
