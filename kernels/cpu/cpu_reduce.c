@@ -8,9 +8,14 @@
 struct reduce_place reduce_place_of(const struct reduce_problem *problem, uint64_t result)
 {
     const struct reduce_problem *p = problem;
-    const uint64_t column = result % p->width, row = result / p->width;
-    const uint64_t x = row / p->mid * p->outer_stride + row % p->mid * p->mid_stride + column;
-    const uint64_t y = result / p->y_width * p->y_leading + result % p->y_width;
+    /* Divisions by one, and rows without gaps, are common and take no division. */
+    const uint64_t row = p->width == 1 ? result : result / p->width;
+    const uint64_t outer = p->mid == 1 ? row : row / p->mid;
+    const uint64_t x = outer * p->outer_stride + (row - outer * p->mid) * p->mid_stride +
+                       (result - row * p->width);
+    const uint64_t y = p->y_width == p->y_leading
+                           ? result
+                           : result / p->y_width * p->y_leading + result % p->y_width;
     return (struct reduce_place){(const char *)p->x + x * dtype_size(p->dtype),
                                  (char *)p->y + y * dtype_size(p->out)};
 }

@@ -12,6 +12,10 @@
 #include <math.h>
 #include <string.h>
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/cpu_reduce.h"
@@ -24,7 +28,10 @@
 enum {
     LANES = 16,
     BLOCK = 64,
-    TILE = 64,  /* neighbouring results that are reduced together, over an axis before the last */
+    /* Neighbouring results that are reduced together, over an axis before the last, STRIP of them
+     * in registers. Fewer than TILE, but no fewer than STRIP, if there are few results. */
+    TILE = 256,
+    STRIP = 64,
     LEVELS = 32 /* of the counter: 2^32 blocks */
 };
 
@@ -33,18 +40,6 @@ struct counter {
     uint64_t blocks;
     float sums[LEVELS][TILE];
 };
-
-/* Adds the sums of 2^level blocks, which the function may overwrite. The number of blocks so far is
- * a multiple of 2^level. */
-static void counter_add(struct counter *counter, float *block, uint64_t width, uint32_t level)
-{
-    const uint64_t added = (uint64_t)1 << level;
-    for (; (counter->blocks >> level & 1) != 0; level++)
-        for (uint64_t c = 0; c < width; c++)
-            block[c] += counter->sums[level][c];
-    memcpy(counter->sums[level], block, width * sizeof *block);
-    counter->blocks += added;
-}
 
 /* The sum of all blocks, from the last to the first. */
 static void counter_total(const struct counter *counter, float *total, uint64_t width)
@@ -125,15 +120,38 @@ INLINE float sum_many_body(const float *x, bool squares)
     return sums[0];
 }
 
-/* Sums up to LANES rows of TILE columns, or of fewer, in each column. */
-INLINE void sum_rows_body(const float *x, uint64_t stride, uint64_t rows, uint64_t width,
-                          bool squares, float *block)
+/* Sums up to LANES rows of STRIP columns, or of fewer, in each column. */
+INLINE void sum_strip_body(const float *x, uint64_t stride, uint64_t rows, uint64_t width,
+                           bool squares, float *block)
 {
-    float sums[TILE] = {0};
+    float sums[STRIP] = {0};
     for (uint64_t l = 0; l < rows; l++)
         for (uint64_t c = 0; c < width; c++)
             sums[c] += squares ? x[l * stride + c] * x[l * stride + c] : x[l * stride + c];
-    memcpy(block, sums, sizeof sums);
+    memcpy(block, sums, width * sizeof *sums);
+}
+
+/* The same for any number of columns. */
+INLINE void sum_rows_body(const float *x, uint64_t stride, uint64_t rows, uint64_t width,
+                          bool squares, float *block)
+{
+    uint64_t c = 0;
+    for (; c + STRIP <= width; c += STRIP)
+        sum_strip_body(x + c, stride, rows, STRIP, squares, block + c);
+    if (c < width)
+        sum_strip_body(x + c, stride, rows, width - c, squares, block + c);
+}
+
+/* Adds the sums of 2^level blocks, which the function may overwrite. The number of blocks so far is
+ * a multiple of 2^level. */
+INLINE void counter_add_body(struct counter *counter, float *block, uint64_t width, uint32_t level)
+{
+    const uint64_t added = (uint64_t)1 << level;
+    for (; (counter->blocks >> level & 1) != 0; level++)
+        for (uint64_t c = 0; c < width; c++)
+            block[c] += counter->sums[level][c];
+    memcpy(counter->sums[level], block, width * sizeof *block);
+    counter->blocks += added;
 }
 
 /* The functions above for one set of instructions. */
@@ -145,12 +163,15 @@ INLINE void sum_rows_body(const float *x, uint64_t stride, uint64_t rows, uint64
     TARGET static void sum_rows_##NAME(const float *x, uint64_t stride, uint64_t rows,             \
                                        uint64_t width, bool squares, float *block)                 \
     {                                                                                              \
-        if (width == TILE && !squares)                                                             \
-            sum_rows_body(x, stride, rows, TILE, false, block);                                    \
-        else if (width == TILE)                                                                    \
-            sum_rows_body(x, stride, rows, TILE, true, block);                                     \
+        if (squares)                                                                               \
+            sum_rows_body(x, stride, rows, width, true, block);                                    \
         else                                                                                       \
-            sum_rows_body(x, stride, rows, width, squares, block);                                 \
+            sum_rows_body(x, stride, rows, width, false, block);                                   \
+    }                                                                                              \
+    TARGET static void counter_add_##NAME(struct counter *counter, float *block, uint64_t width,   \
+                                          uint32_t level)                                          \
+    {                                                                                              \
+        counter_add_body(counter, block, width, level);                                            \
     }
 SUM_FUNCTIONS(base, )
 #ifdef __x86_64__
@@ -185,19 +206,53 @@ static void sum_rows(const float *x, uint64_t stride, uint64_t rows, uint64_t wi
     sum_rows_base(x, stride, rows, width, squares, block);
 }
 
+static void counter_add(struct counter *counter, float *block, uint64_t width, uint32_t level)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f")) {
+        counter_add_avx512(counter, block, width, level);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2")) {
+        counter_add_avx2(counter, block, width, level);
+        return;
+    }
+#endif
+    counter_add_base(counter, block, width, level);
+}
+
 /* ---- the greatest element, for each set of instructions ---- */
 
-/* Keeps the greater of most[c] and sign * row[c] in each column, of which the first NaN is the
- * greatest, with the number of the row. */
-INLINE void keep_most_body(const float *row, float sign, uint64_t width, int32_t number,
-                           float *most, int32_t *place)
+/* Keeps the greatest of most[c] and of the elements sign * x[l * stride + c] of `rows` rows in each
+ * column, of which the first NaN is the greatest, with the number of its row; `number` is that of
+ * the first row. At most STRIP columns. */
+INLINE void keep_most_strip(const float *x, uint64_t stride, uint64_t rows, float sign,
+                            uint64_t width, int32_t number, float *most, int32_t *place)
 {
-    for (uint64_t c = 0; c < width; c++) {
-        const float value = sign * row[c], before = most[c];
-        const bool more = (before == before) & !(value <= before);
-        most[c] = more ? value : before;
-        place[c] = more ? number : place[c];
-    }
+    float greatest[STRIP];
+    int32_t places[STRIP];
+    memcpy(greatest, most, width * sizeof *most);
+    memcpy(places, place, width * sizeof *place);
+    for (uint64_t l = 0; l < rows; l++, x += stride, number++)
+        for (uint64_t c = 0; c < width; c++) {
+            const float value = sign * x[c], before = greatest[c];
+            const bool more = (before == before) & !(value <= before);
+            greatest[c] = more ? value : before;
+            places[c] = more ? number : places[c];
+        }
+    memcpy(most, greatest, width * sizeof *most);
+    memcpy(place, places, width * sizeof *place);
+}
+
+/* The same for any number of columns. */
+INLINE void keep_most_body(const float *x, uint64_t stride, uint64_t rows, float sign,
+                           uint64_t width, int32_t number, float *most, int32_t *place)
+{
+    uint64_t c = 0;
+    for (; c + STRIP <= width; c += STRIP)
+        keep_most_strip(x + c, stride, rows, sign, STRIP, number, most + c, place + c);
+    if (c < width)
+        keep_most_strip(x + c, stride, rows, sign, width - c, number, most + c, place + c);
 }
 
 enum { SIDE_BY_SIDE = 4 * LANES };
@@ -240,59 +295,128 @@ INLINE float find_most_body(const float *x, float sign, uint64_t count)
     return strange[0] != 0 ? NAN : most[0];
 }
 
-/* Returns the number of the first block of SIDE_BY_SIDE elements in which sign * x[i] is `most`, or
- * NaN if `most` is; the number of whole blocks if there is none. */
-INLINE uint64_t find_block_body(const float *x, float sign, float most, uint64_t count)
+/* Whether two numbers are equal, or both are NaN. */
+INLINE bool is_same(float a, float b)
 {
-    const uint64_t blocks = count / SIDE_BY_SIDE;
-    for (uint64_t b = 0; b < blocks; b++) {
-        uint32_t found = 0;
+    return a == b || (a != a && b != b);
+}
+
+/* Returns the number of the first element for which sign * x[i] is `most`, or NaN if `most` is.
+ * 0 if there is none: a client has changed the elements in memory that it shares. */
+INLINE uint64_t find_place_body(const float *x, float sign, float most, uint64_t count)
+{
+    uint64_t i = 0;
+    for (uint32_t found = 0; i + SIDE_BY_SIDE <= count; i += SIDE_BY_SIDE) {
         for (uint64_t l = 0; l < SIDE_BY_SIDE; l++) {
-            const float value = sign * x[b * SIDE_BY_SIDE + l];
+            const float value = sign * x[i + l];
             found |= (uint32_t)((value == most) | ((value != value) & (most != most)));
         }
         if (found != 0)
-            return b;
+            break;
     }
-    return blocks;
+    while (i < count && !is_same(sign * x[i], most))
+        i++;
+    return i < count ? i : 0;
 }
 
 /* The functions above for one set of instructions. */
-#define MOST_FUNCTIONS(NAME, TARGET)                                                               \
-    TARGET static void keep_most_##NAME(const float *row, float sign, uint64_t width,              \
-                                        int32_t number, float *most, int32_t *place)               \
+#define KEEP_FUNCTION(NAME, TARGET)                                                                \
+    TARGET static void keep_most_##NAME(const float *x, uint64_t stride, uint64_t rows,            \
+                                        float sign, uint64_t width, int32_t number, float *most,   \
+                                        int32_t *place)                                            \
     {                                                                                              \
-        keep_most_body(row, sign, width, number, most, place);                                     \
-    }                                                                                              \
+        keep_most_body(x, stride, rows, sign, width, number, most, place);                         \
+    }
+#define FIND_FUNCTIONS(NAME, TARGET)                                                               \
     TARGET static float find_most_##NAME(const float *x, float sign, uint64_t count)               \
     {                                                                                              \
         return find_most_body(x, sign, count);                                                     \
     }                                                                                              \
-    TARGET static uint64_t find_block_##NAME(const float *x, float sign, float most,               \
+    TARGET static uint64_t find_place_##NAME(const float *x, float sign, float most,               \
                                              uint64_t count)                                       \
     {                                                                                              \
-        return find_block_body(x, sign, most, count);                                              \
+        return find_place_body(x, sign, most, count);                                              \
     }
-MOST_FUNCTIONS(base, )
+KEEP_FUNCTION(base, )
+FIND_FUNCTIONS(base, )
 #ifdef __x86_64__
-MOST_FUNCTIONS(avx2, __attribute__((target("avx2"))))
-MOST_FUNCTIONS(avx512, WIDE_VECTORS("avx512f"))
+KEEP_FUNCTION(avx2, __attribute__((target("avx2"))))
+FIND_FUNCTIONS(avx2, __attribute__((target("avx2"))))
+KEEP_FUNCTION(avx512, WIDE_VECTORS("avx512f"))
+
+/* find_most_body and find_place_body with masks, which short rows gain the most from. */
+enum { AVX512_LANES = 16 };
+
+__attribute__((target("avx512f"), always_inline)) static inline __m512 load_512(const float *x,
+                                                                                uint64_t left)
+{
+    const __mmask16 is_there =
+        left >= AVX512_LANES ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1);
+    return _mm512_maskz_loadu_ps(is_there, x);
+}
+
+__attribute__((target("avx512f"))) static float find_most_avx512(const float *x, float sign,
+                                                                 uint64_t count)
+{
+    enum { VECTORS = 4 };
+    const __m512 signs = _mm512_set1_ps(sign);
+    const __m512 first = _mm512_set1_ps(sign * x[0]); /* in the place of what is not there */
+    __m512 most[VECTORS] = {first, first, first, first};
+    __mmask16 strange = _mm512_cmp_ps_mask(first, first, _CMP_UNORD_Q);
+    uint64_t i = 0;
+    for (; i + VECTORS * AVX512_LANES <= count; i += VECTORS * AVX512_LANES) {
+        __m512 value[VECTORS];
+#pragma GCC unroll 4
+        for (uint64_t v = 0; v < VECTORS; v++) {
+            value[v] = signs * _mm512_loadu_ps(x + i + v * AVX512_LANES);
+            most[v] = _mm512_max_ps(value[v], most[v]);
+        }
+        strange |= _mm512_cmp_ps_mask(value[0], value[1], _CMP_UNORD_Q) |
+                   _mm512_cmp_ps_mask(value[2], value[3], _CMP_UNORD_Q);
+    }
+    for (; i < count; i += AVX512_LANES) {
+        const uint64_t left = count - i;
+        const __mmask16 is_there =
+            left >= AVX512_LANES ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1);
+        const __m512 value = _mm512_mask_mul_ps(first, is_there, signs, load_512(x + i, left));
+        most[0] = _mm512_max_ps(value, most[0]);
+        strange |= _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    }
+    if (strange != 0)
+        return NAN;
+    most[0] = _mm512_max_ps(most[0], most[1]);
+    return _mm512_reduce_max_ps(_mm512_max_ps(most[0], _mm512_max_ps(most[2], most[3])));
+}
+
+__attribute__((target("avx512f"))) static uint64_t find_place_avx512(const float *x, float sign,
+                                                                     float most, uint64_t count)
+{
+    const __m512 sought = _mm512_set1_ps(sign * most); /* exact */
+    for (uint64_t i = 0; i < count; i += AVX512_LANES) {
+        const __m512 value = load_512(x + i, count - i);
+        const uint32_t found = most != most ? _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q)
+                                            : _mm512_cmp_ps_mask(value, sought, _CMP_EQ_OQ);
+        if (found != 0) /* in front of the zeros behind the row */
+            return i + (uint64_t)__builtin_ctz(found);
+    }
+    return 0;
+}
 #endif
 
-static void keep_most(const float *row, float sign, uint64_t width, int32_t number, float *most,
-                      int32_t *place)
+static void keep_most(const float *x, uint64_t stride, uint64_t rows, float sign, uint64_t width,
+                      int32_t number, float *most, int32_t *place)
 {
 #ifdef __x86_64__
     if (__builtin_cpu_supports("avx512f")) {
-        keep_most_avx512(row, sign, width, number, most, place);
+        keep_most_avx512(x, stride, rows, sign, width, number, most, place);
         return;
     }
     if (__builtin_cpu_supports("avx2")) {
-        keep_most_avx2(row, sign, width, number, most, place);
+        keep_most_avx2(x, stride, rows, sign, width, number, most, place);
         return;
     }
 #endif
-    keep_most_base(row, sign, width, number, most, place);
+    keep_most_base(x, stride, rows, sign, width, number, most, place);
 }
 
 static float find_most(const float *x, float sign, uint64_t count)
@@ -306,15 +430,15 @@ static float find_most(const float *x, float sign, uint64_t count)
     return find_most_base(x, sign, count);
 }
 
-static uint64_t find_block(const float *x, float sign, float most, uint64_t count)
+static uint64_t find_place(const float *x, float sign, float most, uint64_t count)
 {
 #ifdef __x86_64__
     if (__builtin_cpu_supports("avx512f"))
-        return find_block_avx512(x, sign, most, count);
+        return find_place_avx512(x, sign, most, count);
     if (__builtin_cpu_supports("avx2"))
-        return find_block_avx2(x, sign, most, count);
+        return find_place_avx2(x, sign, most, count);
 #endif
-    return find_block_base(x, sign, most, count);
+    return find_place_base(x, sign, most, count);
 }
 
 /* ---- neighbouring results: `width` columns, `length` rows ---- */
@@ -332,12 +456,24 @@ struct columns {
 
 /* The functions below that return a bool return false if the computation has to stop. */
 
-static bool read_row(const struct columns *columns, uint64_t l, float *row)
+/* Reads up to LANES rows from row `first` on, in f32. Returns where they are, *stride elements
+ * apart: in X or in `rows`; NULL: the computation has to stop. */
+static const float *read_rows(const struct columns *columns, uint64_t first, uint64_t count,
+                              float rows[LANES][TILE], uint64_t *stride)
 {
     const struct reduce_problem *p = columns->p;
-    convert_widen(p->dtype, columns->x + l * p->length_stride * dtype_size(p->dtype), row,
-                  columns->width);
-    return !team_pace_stops(columns->pace, columns->width);
+    const uint64_t pitch = p->length_stride * dtype_size(p->dtype);
+    const char *x = columns->x + first * pitch;
+    if (team_pace_stops(columns->pace, count * columns->width))
+        return NULL;
+    if (p->dtype == GEMMD_F32) {
+        *stride = p->length_stride;
+        return (const float *)(const void *)x;
+    }
+    for (uint64_t l = 0; l < count; l++)
+        convert_widen(p->dtype, x + l * pitch, rows[l], columns->width);
+    *stride = TILE;
+    return rows[0];
 }
 
 /* Finds the greatest element of each column (the least for min, negated), and its place. NaN is
@@ -345,17 +481,19 @@ static bool read_row(const struct columns *columns, uint64_t l, float *row)
 static bool columns_find_most(struct columns *columns)
 {
     const float sign = columns->p->op == REDUCE_MIN ? -1 : 1;
-    float row[TILE];
-    if (!read_row(columns, 0, row))
-        return false;
-    for (uint64_t c = 0; c < columns->width; c++) {
-        columns->most[c] = sign * row[c];
-        columns->place[c] = 0;
-    }
-    for (uint64_t l = 1; l < columns->p->length; l++) {
-        if (!read_row(columns, l, row))
+    const uint64_t length = columns->p->length;
+    float rows[LANES][TILE];
+    for (uint64_t first = 0, stride; first < length; first += LANES) {
+        const uint64_t count = length - first < LANES ? length - first : LANES;
+        const float *x = read_rows(columns, first, count, rows, &stride);
+        if (x == NULL)
             return false;
-        keep_most(row, sign, columns->width, (int32_t)l, columns->most, columns->place);
+        for (uint64_t c = 0; first == 0 && c < columns->width; c++) {
+            columns->most[c] = sign * x[c];
+            columns->place[c] = 0;
+        }
+        keep_most(x, stride, count, sign, columns->width, (int32_t)first, columns->most,
+                  columns->place);
     }
     return true;
 }
@@ -369,24 +507,17 @@ static bool is_plain(const struct reduce_problem *p, const float scale[], uint64
     return is_one && p->op != REDUCE_LOGSUMEXP;
 }
 
-/* Sums `count` rows from row `first` on, which begins a block. */
-static bool columns_sum_block(const struct columns *columns, uint64_t first, uint64_t count,
-                              float block[TILE])
+/* Sums `count` rows from row `first` on, which begins a block. `plain`: as is_plain. */
+static bool columns_sum_block(const struct columns *columns, bool plain, uint64_t first,
+                              uint64_t count, float block[TILE])
 {
     const struct reduce_problem *p = columns->p;
     float rows[LANES][TILE];
-    const float *x = rows[0];
-    uint64_t stride = TILE;
-    if (team_pace_stops(columns->pace, count * columns->width))
+    uint64_t stride;
+    const float *x = read_rows(columns, first, count, rows, &stride);
+    if (x == NULL)
         return false;
-    if (p->dtype == GEMMD_F32) {
-        x = (const float *)(const void *)columns->x + first * p->length_stride;
-        stride = p->length_stride;
-    }
-    for (uint64_t l = 0; l < count && x == rows[0]; l++)
-        convert_widen(p->dtype, columns->x + (first + l) * p->length_stride * dtype_size(p->dtype),
-                      rows[l], columns->width);
-    if (is_plain(p, columns->scale, columns->width)) {
+    if (plain) {
         sum_rows(x, stride, count, columns->width, p->op == REDUCE_NORM2, block);
         return true;
     }
@@ -400,12 +531,13 @@ static bool columns_sum_block(const struct columns *columns, uint64_t first, uin
 static bool columns_sum(const struct columns *columns, float *total)
 {
     const uint64_t length = columns->p->length;
+    const bool plain = is_plain(columns->p, columns->scale, columns->width);
     struct counter counter;
     float block[TILE];
     counter.blocks = 0;
     for (uint64_t first = 0; first < length; first += LANES) {
         const uint64_t left = length - first;
-        if (!columns_sum_block(columns, first, left < LANES ? left : LANES, block))
+        if (!columns_sum_block(columns, plain, first, left < LANES ? left : LANES, block))
             return false;
         counter_add(&counter, block, columns->width, 0);
     }
@@ -426,12 +558,6 @@ static uint64_t read_block(const struct columns *columns, uint64_t first, float 
         return 0;
     convert_widen(p->dtype, columns->x + first * dtype_size(p->dtype), block, count);
     return count;
-}
-
-/* Whether two numbers are equal, or both are NaN. */
-static bool is_same(float a, float b)
-{
-    return a == b || (a != a && b != b);
 }
 
 /* The greatest element of a row is first sought among slices, without its place, and then in the
@@ -464,9 +590,7 @@ static bool row_find_most(struct columns *columns)
     const uint64_t left = p->length - best;
     const float *slice =
         convert_widened(p->dtype, columns->x + best * size, memory, left < SLICE ? left : SLICE);
-    uint64_t i = find_block(slice, sign, most, left < SLICE ? left : SLICE) * SIDE_BY_SIDE;
-    while (!is_same(sign * slice[i], most))
-        i++;
+    const uint64_t i = find_place(slice, sign, most, left < SLICE ? left : SLICE);
     columns->most[0] = sign * slice[i];
     columns->place[0] = (int32_t)(best + i);
     return true;
@@ -514,6 +638,7 @@ static bool row_sum(const struct columns *columns, float *total)
 struct reduce_job {
     const struct reduce_problem *p;
     struct team *team;
+    uint64_t tile;  /* columns of a part */
     uint64_t tiles; /* of each (outer, mid), or 1 */
     uint64_t rows;  /* results of contiguous elements in each part */
 };
@@ -583,14 +708,15 @@ static void reduce_part(void *argument, uint64_t part, uint32_t member)
                 return;
         return;
     }
-    const uint64_t first = part % job->tiles * TILE, left = p->width - first;
-    (void)reduce_columns(p, &pace, part / job->tiles * p->width + first, left < TILE ? left : TILE);
+    const uint64_t first = part % job->tiles * job->tile, left = p->width - first;
+    (void)reduce_columns(p, &pace, part / job->tiles * p->width + first,
+                         left < job->tile ? left : job->tile);
 }
 
 static enum gemmd_error reduce_vector_run(struct gemm_context *base, const void *problem,
                                           void *workspace)
 {
-    enum { PART_ELEMENTS = 1 << 16 };
+    enum { PART_ELEMENTS = 1 << 16, PARTS_EACH = 2 };
     const struct reduce_problem *p = problem;
     struct reduce_job job = {.p = p, .team = cpu_context_of(base)->team, .tiles = 1, .rows = 1};
     uint64_t parts = reduce_results(p);
@@ -599,7 +725,9 @@ static enum gemmd_error reduce_vector_run(struct gemm_context *base, const void 
         job.rows = p->length < PART_ELEMENTS ? PART_ELEMENTS / p->length : 1;
         parts = (parts + job.rows - 1) / job.rows;
     } else {
-        job.tiles = (p->width + TILE - 1) / TILE;
+        const uint64_t wide = p->outer * p->mid * (p->width / TILE);
+        job.tile = wide >= PARTS_EACH * team_size(job.team) ? TILE : STRIP;
+        job.tiles = (p->width + job.tile - 1) / job.tile;
         parts = p->outer * p->mid * job.tiles;
     }
     team_run(job.team, reduce_part, &job, parts);

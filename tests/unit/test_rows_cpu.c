@@ -170,6 +170,62 @@ START_TEST(the_first_of_the_greatest)
 }
 END_TEST
 
+/* Columns of arrays that are narrower and wider than what the kernel reduces together: each has the
+ * result that it has alone, and the place that `naive` finds. */
+START_TEST(columns_side_by_side)
+{
+    enum { MANY = 41, WIDEST = 1100 };
+    static const uint64_t widths[] = {1, 15, 63, 64, 65, 255, 256, 257, 1023, WIDEST};
+    static float data[MANY * WIDEST], column[MANY], together[WIDEST];
+    static int32_t places[WIDEST], naive_places[WIDEST];
+    const struct operation_kernel *const *naive =
+        operation_kernels(&operation_reduce, GEMM_BACKEND_CPU);
+    while (strcmp((*naive)->name, "naive") != 0)
+        naive++;
+    const uint64_t width = widths[_i];
+    const struct array_shape shape = {2, {MANY, width}}, line = {2, {MANY, 1}};
+    for (uint64_t i = 0; i < MANY * width; i++)
+        data[i] = i % 97 == 96 ? NAN : (float)(i * 7919 % 1009) / 500 - 1;
+    for (int op = 0; op < REDUCE_ARGMAX; op++) {
+        struct reduce_problem p, alone;
+        reduce_problem_of(&p, &shape, 0, width);
+        reduce_problem_of(&alone, &line, 0, 1);
+        p.op = alone.op = (enum reduce_op)op;
+        p.dtype = p.out = alone.dtype = alone.out = GEMMD_F32;
+        p.x = data;
+        p.y = together;
+        run(&operation_reduce, &p);
+        alone.x = column;
+        for (uint64_t c = 0; c < width; c += width / 7 + 1) {
+            float result;
+            for (uint64_t l = 0; l < MANY; l++)
+                column[l] = data[l * width + c];
+            alone.length_stride = 1;
+            alone.y = &result;
+            run(&operation_reduce, &alone);
+            /* A column alone is a row, whose sum has another order. */
+            ck_assert_msg(op == REDUCE_MAX || op == REDUCE_MIN
+                              ? result == together[c] || (isnan(result) && isnan(together[c]))
+                              : isnan(result) == isnan(together[c]) &&
+                                    !(fabsf(result - together[c]) > 1e-4f),
+                          "op %d, width %u, column %u: %g, %g", op, (unsigned)width, (unsigned)c,
+                          (double)result, (double)together[c]);
+        }
+    }
+    struct reduce_problem p;
+    reduce_problem_of(&p, &shape, 0, width);
+    p.op = REDUCE_ARGMAX;
+    p.dtype = GEMMD_F32;
+    p.out = GEMMD_I32;
+    p.x = data;
+    p.y = places;
+    run(&operation_reduce, &p);
+    p.y = naive_places;
+    ck_assert_int_eq(operation_run(*naive, context, &p, NULL), GEMMD_OK);
+    ck_assert_mem_eq(places, naive_places, width * sizeof *places);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("rows_cpu");
@@ -180,6 +236,7 @@ int main(void)
     tcase_add_test(tests, parts_have_the_bits_of_the_whole);
     tcase_add_test(tests, a_row_of_length_nothing_is_masked);
     tcase_add_loop_test(tests, the_first_of_the_greatest, 0, 11);
+    tcase_add_loop_test(tests, columns_side_by_side, 0, 10);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
