@@ -19,6 +19,7 @@ enum { ROWS = 64 };
 
 struct naive_job {
     const struct attention_problem *problem;
+    struct team *team;
     uint64_t first; /* of all rows of all heads of all entries */
     float *scores;  /* [ROWS][skv] */
 };
@@ -102,6 +103,7 @@ static void cpu_attention_naive_compute_row(void *argument, uint64_t part, uint3
     const float *sink = p->sinks != NULL && i < rows.sq ? p->sinks + head : NULL;
     const struct naive_row row = {p, entry, head, i, attention_position(p, rows.sq, rows.skv, i)};
     struct attention_span span = {0, 0};
+    struct team_pace pace = {.team = job->team};
     bool sees = false;
     if (i < rows.sq)
         span = attention_span(p, rows.sq, rows.skv, i);
@@ -110,6 +112,8 @@ static void cpu_attention_naive_compute_row(void *argument, uint64_t part, uint3
     float q[ATTENTION_WIDTH_MAX], line[ATTENTION_WIDTH_MAX], sums[ATTENTION_WIDTH_MAX] = {0};
     convert_widen(p->dtype, row_of(p->q, &p->q_strides, p->dtype, apart, head, of_all), q, p->d);
     for (uint64_t j = span.first; j < span.end; j++) {
+        if (team_pace_stops(&pace, p->d))
+            return;
         convert_widen(p->dtype,
                       row_of(p->k, &p->k_strides, p->dtype, apart, kv_head, rows.first_kv + j),
                       line, p->d);
@@ -122,6 +126,8 @@ static void cpu_attention_naive_compute_row(void *argument, uint64_t part, uint3
     if (sees)
         lse = cpu_attention_naive_softmax(scores + span.first, span.end - span.first, sink);
     for (uint64_t j = span.first; j < span.end && sees; j++) {
+        if (team_pace_stops(&pace, p->dv))
+            return;
         if (!add_bias(&row, j, &(float){0}))
             continue;
         convert_widen(p->dtype,
@@ -147,9 +153,9 @@ static enum gemmd_error cpu_attention_naive_run(struct gemm_context *base, const
                                                 void *workspace)
 {
     const struct attention_problem *problem = of;
-    struct naive_job job = {.problem = problem, .scores = workspace};
-    const uint64_t rows = attention_entries_apart(problem) * problem->heads * problem->sq;
     struct team *team = cpu_context_of(base)->team;
+    struct naive_job job = {.problem = problem, .team = team, .scores = workspace};
+    const uint64_t rows = attention_entries_apart(problem) * problem->heads * problem->sq;
     for (; job.first < rows && !team_has_stopped(team); job.first += ROWS)
         team_run(team, cpu_attention_naive_compute_row, &job,
                  rows - job.first < ROWS ? rows - job.first : ROWS);

@@ -1,6 +1,6 @@
-/* The CPU's kernels of convolutions, reductions and softmaxes look inside of a long part whether
- * they have to stop, and `openblas` looks between the calls of a long product. The kernels then end
- * with an incomplete result. */
+/* The CPU's kernels of convolutions, reductions, softmaxes and attentions look inside of a long
+ * part whether they have to stop, and `openblas` looks between the calls of a long product. The
+ * kernels then end with an incomplete result. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,6 +207,33 @@ START_TEST(one_row_of_a_softmax)
 }
 END_TEST
 
+START_TEST(one_query_of_an_attention)
+{
+    static const enum gemmd_dtype types[] = {GEMMD_F32, GEMMD_BF16};
+    enum { SIZE = 64, KEYS = ELEMENTS / SIZE };
+    const struct attention_strides query = attention_strides(ATTENTION_BHSD, 1, 1, SIZE);
+    const struct attention_strides keys = attention_strides(ATTENTION_BHSD, 1, KEYS, SIZE);
+    const struct attention_problem p = {.dtype = types[_i],
+                                        .batch = 1,
+                                        .heads = 1,
+                                        .kv_heads = 1,
+                                        .sq = 1,
+                                        .skv = KEYS,
+                                        .d = SIZE,
+                                        .dv = SIZE,
+                                        .scale = 1,
+                                        .q = x,
+                                        .k = x,
+                                        .v = w,
+                                        .o = y,
+                                        .q_strides = query,
+                                        .k_strides = keys,
+                                        .v_strides = keys,
+                                        .o_strides = query};
+    expect_stops(&operation_attention, &p, SIZE * dtype_size(p.dtype), SLICES);
+}
+END_TEST
+
 /* Products that `openblas` cuts into several calls. */
 static const struct long_product {
     enum gemmd_dtype dtype, out;
@@ -312,6 +339,7 @@ int main(void)
     tcase_add_test(tests, many_filters);
     tcase_add_loop_test(tests, one_result_of_a_reduction, 0, 4);
     tcase_add_loop_test(tests, one_row_of_a_softmax, 0, 3);
+    tcase_add_loop_test(tests, one_query_of_an_attention, 0, 2);
     tcase_add_loop_test(tests, long_product_of_openblas, 0,
                         (int)(sizeof long_products / sizeof long_products[0]));
     suite_add_tcase(suite, tests);
