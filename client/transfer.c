@@ -1,5 +1,6 @@
 #include "client/transfer.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,10 +172,12 @@ static enum gemmd_error outcome_not_connected(struct gemmd_request *request)
 {
     long number = 0;
     curl_easy_getinfo(request->transfer->easy, CURLINFO_OS_ERRNO, &number);
-    const char *reason = number != 0 ? strerrordesc_np((int)number) : NULL;
-    return failure_set(&request->error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s%s%s",
-                       request->client->address.name, reason != NULL ? ": " : "",
-                       reason != NULL ? reason : "");
+    if (number == 0)
+        return failure_set(&request->error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s",
+                           request->client->address.name);
+    errno = (int)number;
+    return failure_set(&request->error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s: %m",
+                       request->client->address.name);
 }
 
 static enum gemmd_error outcome_transport_error(struct gemmd_request *request, CURLcode result)

@@ -1,0 +1,32 @@
+# shellcheck shell=bash
+# For the scripts of this folder: a clean root of Debian with the sources of this tree, and programs run inside.
+
+tree=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+
+# make_root ROOT SUITE ARCHITECTURES PACKAGES [MMDEBSTRAP_OPTION...]: makes the root if ROOT is absent, with packages from
+# the mirror of this host's apt; then puts the files of the tree, tracked or not yet, into ROOT/source.
+make_root() {
+    local root=$1 suite=$2 architectures=$3 packages=$4 mirror
+    shift 4
+    if [[ ! -e $root ]]; then
+        mirror=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null || true; } |
+            sed -nE '/^ *#/d; s/.*(https?:[^ ]+).*/\1/p' | sed -n 1p)
+        mmdebstrap --quiet --variant=apt --architectures="$architectures" --include="$packages" \
+            --dpkgopt='path-exclude=/usr/share/man/*' "$@" "$suite" "$root.new" "$mirror"
+        mv "$root.new" "$root"
+    fi
+    rm -rf "$root/source"
+    mkdir "$root/source"
+    (cd "$tree" && git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$root/source")
+}
+
+# inside ROOT SCRIPT [ARGUMENT...]: runs a script of bash in /source of the root, with /proc.
+inside() {
+    local root=$1 script=$2
+    shift 2
+    # shellcheck disable=SC2016  # the inner shell's own
+    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root \
+        DEBIAN_FRONTEND=noninteractive unshare --mount sh -c \
+        'root=$0 && mount --bind /proc "$root/proc" && mount --rbind /dev "$root/dev" && exec chroot "$root" "$@"' "$root" \
+        bash -euc "cd /source; $script" bash "$@"
+}
