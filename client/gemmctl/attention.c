@@ -1,11 +1,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/gemmctl/destination.h"
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/progress.h"
+#include "client/gemmctl/random_operands.h"
 #include "client/gemmctl/tensor_files.h"
 #include "proto/attention_request.h"
 
@@ -30,7 +32,7 @@ struct attention_files {
     struct tensor_files files;
 };
 
-enum { Q = 4 }; /* the index of Q in attention_operand_table */
+enum { Q = 4, V = 6 }; /* the indices of Q and V in attention_operand_table */
 
 static enum gemmd_dtype attention_carrier(const void *argument, const struct tensor *before,
                                           uint32_t operand)
@@ -169,6 +171,7 @@ static void drop_leading_dims(struct gemmd_result *result, const struct tensor *
 struct attention_run {
     struct attention_request request;
     struct attention_files operands;
+    struct tensor random[3];    /* Q, K and V of --random, whose data is freed in the end */
     struct tensor residents[2]; /* of K and V, if they are tensors on the daemon */
     struct gemmd_sequence found;
     struct attention_sequence sequence; /* a view of `found`, if the request names a sequence */
@@ -178,20 +181,64 @@ struct attention_run {
     struct gemmd_result result;
 };
 
+/* Makes the operands of --random. On failure `fault` has a sentence. */
+static enum gemmd_error attention_make_random(const struct arguments *arguments,
+                                              struct attention_run *run, struct fault *fault)
+{
+    struct attention_request *request = &run->request;
+    const char *text = arguments->values[OPTION_RANDOM];
+    uint64_t sizes[TENSOR_MAX_RANK], seed;
+    enum gemmd_error code = random_seed(arguments, &seed, fault);
+    if (code != GEMMD_OK || text == NULL)
+        return code;
+    if (arguments->operand_count > 0 || arguments->values[OPTION_MASK] != NULL ||
+        arguments->values[OPTION_SLOPES] != NULL || arguments->values[OPTION_SINKS] != NULL ||
+        arguments->values[OPTION_LENS_Q] != NULL || arguments->values[OPTION_LENS_KV] != NULL ||
+        request->sequence[0] != '\0')
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "--random makes Q, K and V; name no files and no sequence besides");
+    if (arguments->values[OPTION_BATCH] != NULL || request->heads != 0 || request->sq != 0 ||
+        request->d != 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "--random sets batch, heads, sq and d; leave out --batch, --heads, --sq "
+                         "and --d");
+    if (random_sizes(text, sizes) != 4)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "--random is '%.64s'; it must be BATCHxHEADSxLENGTHxSIZE, four whole "
+                         "numbers such as 1x8x512x64",
+                         text);
+    request->batch = sizes[0];
+    request->heads = sizes[1];
+    request->sq = sizes[2];
+    request->d = sizes[3];
+    code = attention_request_settle_sizes(request, fault);
+    for (uint32_t i = 0; i <= V - Q && code == GEMMD_OK; i++) {
+        struct tensor *tensor = &run->random[i];
+        if (!attention_operand_table.shape(request, Q + i, tensor))
+            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                             "an operand has more than 2^63 bytes");
+        code = random_fill(tensor, 3 * seed + i, fault);
+        run->operands.bound.all[Q + i] = *tensor;
+    }
+    return code == GEMMD_OK ? attention_request_bind_tensors(request, &run->operands.bound, fault)
+                            : code;
+}
+
 /* Reads the parameters and the operands, and fills in run->attention but for the results' room.
  * Returns EXIT_OK; on failure prints the reason and returns the exit code. */
 static int attention_prepare(const struct context *context, struct gemmd_client *client,
                              struct attention_run *run)
 {
     const struct arguments *arguments = context->arguments;
-    const bool together = arguments->operand_count == 1;
+    const uint32_t files = arguments->operand_count;
+    const bool together = files == 1;
     struct gemmd_error_info error;
     struct fault fault = {0};
     char problem[PROBLEM_MAX];
     struct attention_paths paths = {
         .q = arguments->operands[0],
-        .k = together ? NULL : arguments->operands[1],
-        .v = together ? NULL : arguments->operands[2],
+        .k = files < 3 ? NULL : arguments->operands[1],
+        .v = files < 3 ? NULL : arguments->operands[2],
         .lens_q = arguments->values[OPTION_LENS_Q],
         .lens_kv = arguments->values[OPTION_LENS_KV],
         .slopes = arguments->values[OPTION_SLOPES],
@@ -199,8 +246,10 @@ static int attention_prepare(const struct context *context, struct gemmd_client 
         .mask = arguments->values[OPTION_MASK],
         .format = run->destination.formats.in_given ? &run->destination.formats.in : NULL,
     };
-    if (parameters_read_attention(&run->request, arguments, &fault) != GEMMD_OK)
+    if (parameters_read_attention(&run->request, arguments, &fault) != GEMMD_OK ||
+        attention_make_random(arguments, run, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
+    const bool is_random = arguments->values[OPTION_RANDOM] != NULL;
     if (run->request.sequence[0] != '\0' && !run->request.append && !together)
         return fail_usage(context, "K and V are those of the sequence; name Q alone, or give "
                                    "--append");
@@ -209,7 +258,8 @@ static int attention_prepare(const struct context *context, struct gemmd_client 
         attention_look_at_sequence(client, &run->found, &run->sequence, &paths, &run->request,
                                    &error) != GEMMD_OK)
         return fail_request(context, &error);
-    if (attention_files_open(&run->operands, &paths, &run->request, &fault) != GEMMD_OK)
+    if (!is_random &&
+        attention_files_open(&run->operands, &paths, &run->request, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
     if (!attention_request_result(&run->request, &run->o, &run->lse)) {
         fault_set(&fault, GEMMD_ERR_MALFORMED, NULL, "the result has more than 2^63 bytes");
@@ -251,6 +301,10 @@ static int attention_compute(const struct context *context, struct gemmd_client 
 int command_attention(const struct context *context)
 {
     struct attention_run run = {0};
+    if (context->arguments->operand_count == 0 && context->arguments->values[OPTION_RANDOM] == NULL)
+        return fail_usage(context,
+                          "an operand is missing; usage: gemmctl attention Q [K V] [-o O], "
+                          "or gemmctl attention --random 1x8x512x64");
     if (context->arguments->operand_count == 2)
         return fail_usage(context,
                           "V is missing; name Q, K and V, or one file that holds all three");
@@ -266,6 +320,8 @@ int command_attention(const struct context *context)
         code = attention_compute(context, client, &run);
     destination_close(&run.destination, &run.result);
     attention_files_close(&run.operands);
+    for (uint32_t i = 0; i <= V - Q; i++)
+        free((void *)run.random[i].data);
     gemmd_client_free(client);
     return code;
 }

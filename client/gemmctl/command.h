@@ -100,6 +100,8 @@ int command_ladder(const struct context *context);
 int command_info(const struct context *context);
 int command_metrics(const struct context *context);
 int command_ready(const struct context *context);
+int command_ping(const struct context *context);
+int command_version(const struct context *context);
 int command_completion(const struct context *context);
 int command_top(const struct context *context);
 int command_help(const struct context *context);

@@ -11,14 +11,15 @@ const struct command commands[] = {
      "  gemmctl gemm A.npy B.npy --async --timeout 10m\n"
      "  gemmctl gemm --random 512x512x512 --dtype f16 --check\n",
      command_gemm},
-    {"attention", FOR_ATTENTION, 1, 3, "Q [K V] [-o O]",
+    {"attention", FOR_ATTENTION, 0, 3, "Q [K V] [-o O]",
      "compute O = softmax(scale*Q*K^T + mask)*V",
      "  gemmctl attention Q.npy K.npy V.npy -o O.npy --causal\n"
      "  gemmctl attention qkv.safetensors -o O.safetensors --lse lse.npy\n"
      "  cat Q.npy K.npy V.npy | gemmctl attention - - - > O.npy\n"
      "  gemmctl attention Q.npy tensor:keys tensor:values -o O.npy --layout bshd\n"
      "  gemmctl attention Q.npy K.npy V.npy --sequence chat --append --causal -o O.npy\n"
-     "  gemmctl attention Q.npy K.npy V.npy --async --with-lse\n",
+     "  gemmctl attention Q.npy K.npy V.npy --async --with-lse\n"
+     "  gemmctl attention --random 1x8x512x64 --causal --timing\n",
      command_attention},
     {"conv", FOR_CONV, 0, 2, "X [W] [-o Y]", "compute Y = act(alpha*conv(X, W) + bias)",
      "  gemmctl conv X.npy W.npy -o Y.npy --stride 2 --padding 1\n"
@@ -112,6 +113,12 @@ const struct command commands[] = {
     {"ready", FOR_READY, 0, 0, "",
      "exit with status 0 if the daemon accepts work, else print the reason",
      "  gemmctl ready --url unix:/run/gemmd/gemmd.sock\n", command_ready},
+    {"ping", FOR_READY, 0, 0, "", "measure how long the daemon takes to answer",
+     "  gemmctl ping\n"
+     "  gemmctl ping --context lab --json\n",
+     command_ping},
+    {"version", FOR_READY, 0, 0, "", "print the versions of gemmctl, libgemmd and the daemon",
+     "  gemmctl version\n", command_version},
     {"completion", FOR_COMPLETION, 1, 1, "bash|zsh|fish",
      "print the script that completes gemmctl's command line in a shell",
      "  source <(gemmctl completion bash)\n"

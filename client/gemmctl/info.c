@@ -1,12 +1,14 @@
-/* gemmctl info, metrics and ready. */
+/* gemmctl info, metrics, ready, ping and version. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/gemmctl/command.h"
 #include "client/gemmctl/print.h"
+#include "client/gemmctl/units.h"
 
 /* ---- gemmctl info: the daemon's description of itself, as lines for people or as JSON ---- */
 
@@ -213,6 +215,124 @@ int command_ready(const struct context *context)
             puts("ready");
         code = EXIT_OK;
     }
+    gemmd_client_free(client);
+    return code;
+}
+
+/* ---- gemmctl ping and gemmctl version ---- */
+
+enum { PINGS = 4 };
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static int compare_times(const void *one, const void *other)
+{
+    const double a = *(const double *)one, b = *(const double *)other;
+    return a < b ? -1 : a > b;
+}
+
+/* Prints what PINGS answers took, in any order, and whether the daemon accepts work. `refusal`: the
+ * reason why it does not; NULL: it does. */
+static void print_ping(const struct context *context, double seconds[PINGS],
+                       const struct gemmd_error_info *refusal)
+{
+    char best[UNITS_ROOM], median[UNITS_ROOM], worst[UNITS_ROOM];
+    qsort(seconds, PINGS, sizeof seconds[0], compare_times);
+    const double middle = (seconds[(PINGS - 1) / 2] + seconds[PINGS / 2]) / 2;
+    if (option_flag(context->arguments, OPTION_JSON)) {
+        print_json(json_pack("{s:i, s:i, s:b, s:o, s:f, s:f, s:f}", "version", PRINT_JSON_VERSION,
+                             "answers", PINGS, "ready", refusal == NULL, "reason",
+                             refusal == NULL ? json_null() : print_text(refusal->message),
+                             "best_ms", seconds[0] * 1000, "median_ms", middle * 1000, "worst_ms",
+                             seconds[PINGS - 1] * 1000));
+        return;
+    }
+    printf("%d answers: %s at best, %s in the median, %s at worst; ", PINGS,
+           units_duration(seconds[0], best), units_duration(middle, median),
+           units_duration(seconds[PINGS - 1], worst));
+    if (refusal == NULL)
+        fputs("ready", stdout);
+    else
+        (void)terminal_put(refusal->message, stdout);
+    putchar('\n');
+}
+
+int command_ping(const struct context *context)
+{
+    struct gemmd_error_info error;
+    double seconds[PINGS];
+    int code;
+    struct gemmd_client *client = command_client(context, 0, 1, &code);
+    if (client == NULL)
+        return code;
+    bool is_ready = true;
+    code = EXIT_OK;
+    /* The first answer includes the time to connect, and is not counted. */
+    for (int i = -1; i < PINGS && code == EXIT_OK; i++) {
+        const double start = now_s();
+        is_ready = gemmd_ready(client, NULL, &error) == GEMMD_OK;
+        if (i >= 0)
+            seconds[i] = now_s() - start;
+        /* A daemon that refuses work answers, too. */
+        if (!is_ready && error.http_status != 503)
+            code = fail_request(context, &error);
+    }
+    if (code == EXIT_OK)
+        print_ping(context, seconds, is_ready ? NULL : &error);
+    gemmd_client_free(client);
+    return code;
+}
+
+/* Prints the versions of this side, and those of the daemon if `info` is not NULL. */
+static void print_versions(const struct context *context, const json_t *info)
+{
+    const char *daemon = json_string_value(json_object_get(info, "version"));
+    const char *revision =
+        json_string_value(json_object_get(json_object_get(info, "build"), "revision"));
+    if (option_flag(context->arguments, OPTION_JSON)) {
+        print_json(json_pack("{s:i, s:s, s:s, s:o, s:o}", "version", PRINT_JSON_VERSION, "gemmctl",
+                             GEMMD_VERSION, "libgemmd", gemmd_version(), "gemmd",
+                             daemon != NULL ? print_text(daemon) : json_null(), "revision",
+                             revision != NULL ? print_text(revision) : json_null()));
+        return;
+    }
+    printf("gemmctl   %s\nlibgemmd  %s\n", GEMMD_VERSION, gemmd_version());
+    if (daemon == NULL)
+        return;
+    fputs("gemmd     ", stdout);
+    (void)terminal_put(daemon, stdout);
+    if (revision != NULL) {
+        fputs(" (", stdout);
+        (void)terminal_put(revision, stdout);
+        putchar(')');
+    }
+    putchar('\n');
+}
+
+int command_version(const struct context *context)
+{
+    struct gemmd_error_info error;
+    json_t *info = NULL;
+    char *text = NULL;
+    int code;
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
+    if (client == NULL)
+        return code;
+    const bool answered = gemmd_info(client, &text, &error) == GEMMD_OK;
+    if (answered)
+        info = json_loads(text, 0, NULL);
+    /* The versions of this side are known without the daemon. With --json, one object is printed:
+     * the versions or the error. */
+    if (answered || !option_flag(context->arguments, OPTION_JSON))
+        print_versions(context, info);
+    code = answered ? EXIT_OK : fail_request(context, &error);
+    json_decref(info);
+    gemmd_free(text);
     gemmd_client_free(client);
     return code;
 }

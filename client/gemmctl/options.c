@@ -49,7 +49,7 @@ const char *suggest(const char *word, const char *const *names, uint32_t count)
     return nearest;
 }
 
-enum { WORDS_MAX = 16, WORD_ROOM = 16 };
+enum { WORDS_MAX = 24, WORD_ROOM = 16 };
 
 const struct option options[OPTION_COUNT] = {
 #define X(id, name, letter, argument, standard, takers, parameter, help)                           \

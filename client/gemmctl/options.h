@@ -21,7 +21,7 @@ enum {
     FOR_BENCH = 1 << 1, /* of products */
     FOR_INFO = 1 << 2,
     FOR_METRICS = 1 << 3,
-    FOR_READY = 1 << 4,
+    FOR_READY = 1 << 4, /* ready, ping and version */
     FOR_HELP = 1 << 5,
     FOR_TENSOR_PUT = 1 << 6,
     FOR_TENSOR_GET = 1 << 7,
@@ -88,12 +88,15 @@ enum {
     X(C0, "c0", 0, "FILE", NULL, FOR_GEMM, 0,                                                      \
       "file with the matrix C0 of C's type, which --beta multiplies; needed if --beta is "         \
       "not 0")                                                                                     \
-    X(RANDOM, "random", 0, "gemm: MxNxK; conv, reduce, softmax: SHAPE", NULL, FOR_CHECKING, 0,     \
-      "gemm: multiply random matrices in place of files; conv: use a random X of this "            \
+    X(RANDOM, "random", 0, "gemm: MxNxK; attention, conv, reduce, softmax: SHAPE", NULL,           \
+      FOR_CHECKING | FOR_ATTENTION, 0,                                                             \
+      "gemm: multiply random matrices in place of files; attention: use a random Q of this "       \
+      "shape, batch x heads x sequence x head size, such as 1x8x512x64, and a random K and V of "  \
+      "--kv-heads, --skv and --dv, in place of files; conv: use a random X of this "               \
       "shape, such as 8x64x56x56, and a random W of --filters, --filter-h and --filter-w, "        \
       "in place of files; reduce, softmax: use a random X of this shape, such as 64x1000, "        \
       "in place of a file; without --output the result is dropped")                                \
-    X(SEED, "seed", 0, "NUMBER", "1", FOR_CHECKING, 0, "seed of --random")                         \
+    X(SEED, "seed", 0, "NUMBER", "1", FOR_CHECKING | FOR_ATTENTION, 0, "seed of --random")         \
     X(CHECK, "check", 0, NULL, NULL, FOR_CHECKING, 0,                                              \
       "compare the result with one that gemmctl computes itself in f64")                           \
     X(STORE, "store", 0, "NAME", NULL, FOR_STORING, 1,                                             \
@@ -383,7 +386,7 @@ enum {
     X(TIMEOUT, "timeout", 't', "TIME", "5m, in top 5s", FOR_ASKING, 0,                             \
       "longest time of a request with all its repeats, such as 30 (seconds), 30s, 500ms or "       \
       "2m, at least 1ms")                                                                          \
-    X(RETRIES, "retries", 0, "COUNT", "4, in bench, top and ready 0", FOR_ASKING, 0,               \
+    X(RETRIES, "retries", 0, "COUNT", "4, in bench, top, ready and ping 0", FOR_ASKING, 0,         \
       "how often to repeat a request that was refused for the moment (429, 503) or lost "          \
       "its connection; 0: never")                                                                  \
     X(QUIET, "quiet", 'q', NULL, NULL, FOR_ALL, 0, "print nothing but results and errors")         \

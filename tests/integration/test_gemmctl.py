@@ -375,7 +375,7 @@ OPERANDS = {"gemm": 2, "attention": 3, "tensor put": 2, "tensor get": 1, "tensor
             "job status": 1, "job wait": 1, "job result": 1, "job cancel": 1, "completion": 1}
 COMMANDS = ["gemm", "attention", "conv", "reduce", "softmax", "tensor put", "tensor get", "tensor ls", "tensor rm", "job ls",
             "job status", "job wait", "job result", "job cancel", "bench", "bench attention",
-            "bench conv", "bench reduce", "bench softmax", "bench ladder", "info", "metrics", "top", "ready", "completion", "help"]
+            "bench conv", "bench reduce", "bench softmax", "bench ladder", "info", "metrics", "top", "ready", "ping", "version", "completion", "help"]
 
 
 @pytest.mark.parametrize("command", ["", "tensor", "job", *COMMANDS])

@@ -2,13 +2,19 @@
 
 import json
 import os
+import re
 import subprocess
 
 import numpy as np
 import pytest
+import requests
 
 from daemon import PATIENCE_S
+from patience import wait_until
 from test_gemmctl import DONE, NETWORK, USAGE
+
+
+NOWHERE = "http://127.0.0.1:1"
 
 
 @pytest.fixture
@@ -64,6 +70,40 @@ def test_ready_in_three_lengths(ask):
     series = json.loads(ask("metrics", "--json").stdout)["metrics"]
     assert series["gemmd_ready"] == 1
     assert not [name for name in series if name.startswith("#")]
+
+
+def test_ping(ask):
+    """The times of four answers, in order, and whether the daemon accepts work."""
+    assert re.fullmatch(r"4 answers: \S+ at best, \S+ in the median, \S+ at worst; ready\n", ask("ping").stdout)
+    pinged = json.loads(ask("ping", "--json").stdout)
+    assert pinged["ready"] is True and pinged["reason"] is None and pinged["answers"] == 4
+    assert 0 < pinged["best_ms"] <= pinged["median_ms"] <= pinged["worst_ms"]
+    lost = ask("ping", "--url", NOWHERE)
+    assert lost.returncode == NETWORK and lost.stdout == "" and "no daemon answers" in lost.stderr
+
+
+def test_a_daemon_that_drains_answers_a_ping(start, gemmctl):
+    daemon = start("--drain-delay", "600s")
+    daemon.terminate()
+    wait_until(lambda: daemon.session.get(f"{daemon.url}/readyz", timeout=PATIENCE_S).status_code == 503, "the drain")
+    pinged = subprocess.run([gemmctl, "ping", "--json", "--url", daemon.url], capture_output=True, timeout=PATIENCE_S,
+                            check=True)
+    assert json.loads(pinged.stdout)["ready"] is False and json.loads(pinged.stdout)["reason"]
+    daemon.terminate()
+    assert daemon.wait() == 0
+
+
+def test_the_versions_of_both_sides(ask, url):
+    own = ask("--version").stdout.split()[1]
+    daemon = requests.get(f"{url}/version", timeout=PATIENCE_S).json()
+    lines = dict(line.split(maxsplit=1) for line in ask("version").stdout.splitlines())
+    assert lines == {"gemmctl": own, "libgemmd": own, "gemmd": f"{daemon['version']} ({daemon['revision']})"}
+    versions = json.loads(ask("version", "--json").stdout)
+    assert (versions["gemmctl"], versions["gemmd"], versions["revision"]) == (own, daemon["version"], daemon["revision"])
+    alone = ask("version", "--url", NOWHERE, "--retries", "0")
+    assert alone.returncode == NETWORK and f"gemmctl   {own}\n" in alone.stdout and "gemmd     " not in alone.stdout
+    alone = ask("version", "--url", NOWHERE, "--retries", "0", "--json")
+    assert alone.returncode == NETWORK and list(json.loads(alone.stdout)) == ["version", "error"]
 
 
 def test_without_a_home_there_are_no_contexts(ask):

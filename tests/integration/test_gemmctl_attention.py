@@ -88,6 +88,37 @@ def test_ragged_entries(run, tmp_path, rng):
     assert refused.returncode != DONE and b"lengths" in refused.stderr
 
 
+def test_random_operands(run, tmp_path):
+    """They depend on the seed, and K and V on their own sizes, too."""
+    def attend(*options):
+        succeed(run("attention", "--random", "2x4x9x8", "--dtype", "f32", "-o", "O.npy", *options))
+        return np.load(tmp_path / "O.npy", allow_pickle=False)
+
+    o = attend()
+    assert o.shape == (2, 4, 9, 8) and np.isfinite(o).all() and np.unique(o).size > 100
+    assert np.array_equal(attend("--seed", 1), o)
+    assert not np.array_equal(attend("--seed", 2), o)
+    assert attend("--kv-heads", 2, "--skv", 30, "--dv", 5).shape == (2, 4, 9, 5)
+    dropped = run("attention", "--random", "2x4x9x8", "--causal")
+    succeed(dropped)
+    assert b"O (dropped): 2x4x9x8 f16" in dropped.stderr and dropped.stdout == b""
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["--random", "4x9x8"], b"--random is '4x9x8'; it must be BATCHxHEADSxLENGTHxSIZE"),
+    (["--random", "1x4x9x8", "Q.npy"], b"--random makes Q, K and V; name no files and no sequence besides"),
+    (["--random", "1x4x9x8", "--mask", "mask.npy"], b"name no files and no sequence besides"),
+    (["--random", "1x4x9x8", "--sequence", "chat"], b"name no files and no sequence besides"),
+    (["--random", "1x4x9x8", "--d", "8"], b"leave out --batch, --heads, --sq and --d"),
+    (["--random", "1x4x9x8", "--kv-heads", "3"], b"heads must be a multiple of kv_heads"),
+    (["--seed", "3", *FILES], b"--seed needs --random"),
+    ([], b"an operand is missing; usage: gemmctl attention Q [K V] [-o O], or gemmctl attention --random"),
+])
+def test_random_operands_that_are_wrong(arguments, says, run):
+    result = run("attention", *arguments)
+    assert result.returncode == USAGE and says in result.stderr, result
+
+
 @pytest.mark.parametrize("boolean", [False, True])
 def test_a_mask_and_an_offset(boolean, run, tmp_path, rng):
     problem = Attention(4, 9, 5, kv_heads=2, skv=11, batch=3, dtype="f32", causal=True, offset=1)
