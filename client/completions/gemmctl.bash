@@ -43,7 +43,7 @@ _gemmctl() {
         *:-*) words=$offered ;;
         gemm:* | attention:* | conv:* | reduce:* | softmax:* | 'tensor put':*) files=yes ;;
         'tensor get':* | 'tensor ls':* | 'tensor rm':*) words=$(_gemmctl_names tensors) ;;
-        'sequence append':*) words=$(_gemmctl_names sequences) files=yes ;;
+        'sequence append':*|'sequence get':*) words=$(_gemmctl_names sequences) files=yes ;;
         'sequence '*:*) words=$(_gemmctl_names sequences) ;;
         'job status':* | 'job wait':* | 'job result':* | 'job cancel':*) words=$(_gemmctl_names jobs) ;;
         completion:*) words='bash zsh fish' ;;

@@ -87,6 +87,7 @@ int command_tensor_rm(const struct context *context);
 int command_sequence_put(const struct context *context);
 int command_sequence_fork(const struct context *context);
 int command_sequence_append(const struct context *context);
+int command_sequence_get(const struct context *context);
 int command_sequence_truncate(const struct context *context);
 int command_sequence_ls(const struct context *context);
 int command_sequence_rm(const struct context *context);

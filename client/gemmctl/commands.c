@@ -64,6 +64,11 @@ const struct command commands[] = {
     {"sequence append", FOR_SEQUENCE_APPEND, 3, 3, "NAME K V",
      "append keys and values to a layer of a sequence",
      "  gemmctl sequence append chat K.npy V.npy --layer 1\n", command_sequence_append},
+    {"sequence get", FOR_SEQUENCE_GET, 3, 3, "NAME K V",
+     "fetch keys and values of a layer of a sequence to two files",
+     "  gemmctl sequence get chat K.npy V.npy --layer 1\n"
+     "  gemmctl sequence get chat K.npy V.npy --position 100 --positions 28\n",
+     command_sequence_get},
     {"sequence truncate", FOR_SEQUENCE, 2, 2, "NAME LENGTH",
      "drop the last positions of a sequence", "  gemmctl sequence truncate chat 100\n",
      command_sequence_truncate},

@@ -47,7 +47,8 @@ enum {
     FOR_SEQUENCE_FORK = 1 << 27,
     FOR_SEQUENCE_APPEND = 1 << 28,
     FOR_SEQUENCE = 1 << 29, /* sequence truncate, sequence ls and sequence rm */
-    FOR_ALL = (1 << 30) - 1,
+    FOR_SEQUENCE_GET = 1 << 30,
+    FOR_ALL = INT32_MAX,              /* all 31 bits */
     FOR_ASKING = FOR_ALL & ~FOR_HELP, /* commands that send requests */
     FOR_PRODUCTS = FOR_GEMM | FOR_BENCH,
     FOR_ATTENDING = FOR_ATTENTION | FOR_BENCH_ATTENTION,
@@ -63,7 +64,7 @@ enum {
     FOR_COMPUTED = FOR_COMPUTING | FOR_LOADING,
     FOR_READERS = FOR_COMPUTING | FOR_TENSOR_PUT | FOR_SEQUENCE_APPEND,
     FOR_HEADS = FOR_ATTENDING | FOR_SEQUENCE_PUT,
-    FOR_LAYERS = FOR_ATTENTION | FOR_SEQUENCE_APPEND,
+    FOR_LAYERS = FOR_ATTENTION | FOR_SEQUENCE_APPEND | FOR_SEQUENCE_GET,
     FOR_WRITERS = FOR_COMPUTING | FOR_TENSOR_GET | FOR_JOB_RESULT,
     FOR_JOBS = FOR_JOB_STATUS | FOR_JOB_WAIT | FOR_JOB_RESULT | FOR_JOB_CANCEL | FOR_JOB_LS,
     FOR_TENSORS = FOR_TENSOR_PUT | FOR_TENSOR_GET | FOR_TENSOR_LS | FOR_TENSOR_RM
@@ -231,13 +232,15 @@ enum {
       "attention, bench attention: head size of V and O, at most 256; sequence put: head size "    \
       "of V, at most 256")                                                                         \
     X(LAYOUT, "layout", 0,                                                                         \
-      "attention, bench attention, sequence append: bhsd|bshd; conv, bench conv: nchw|nhwc",       \
-      "attention, bench attention, sequence append: bhsd; conv, bench conv: nchw",                 \
-      FOR_ATTENDING | FOR_CONVS | FOR_SEQUENCE_APPEND, 1,                                          \
+      "attention, bench attention, sequence append, sequence get: bhsd|bshd; conv, bench conv: "   \
+      "nchw|nhwc",                                                                                 \
+      "attention, bench attention, sequence append, sequence get: bhsd; conv, bench conv: nchw",   \
+      FOR_ATTENDING | FOR_CONVS | FOR_SEQUENCE_APPEND | FOR_SEQUENCE_GET, 1,                       \
       "attention, bench attention: order of the dimensions of Q, K, V and O, where bhsd is "       \
       "batch, heads, sequence, head size, and bshd is batch, sequence, heads, head size; "         \
       "conv, bench conv: order of the dimensions of X and Y, where nchw is batch, "                \
-      "channels, height, width, and nhwc is batch, height, width, channels; sequence append: "     \
+      "channels, height, width, and nhwc is batch, height, width, channels; sequence append, "     \
+      "sequence get: "                                                                             \
       "order of the dimensions of K and V, where bhsd is heads, positions, head size, and bshd "   \
       "is positions, heads, head size")                                                            \
     X(W_LAYOUT, "w-layout", 0, "kcrs|krsc", "kcrs", FOR_CONVS, 1,                                  \
@@ -292,15 +295,19 @@ enum {
       "no files of K and V")                                                                       \
     X(APPEND, "append", 0, NULL, NULL, FOR_ATTENTION, 1,                                           \
       "append K and V to the sequence first; Q has the queries of the same positions")             \
-    X(POSITION, "position", 0, "COUNT", "the length of the layer", FOR_LAYERS, 1,                  \
-      "number of positions that precede those of K and V; if the sequence has these positions "    \
-      "with the same bytes already, nothing is appended; attention: needs --append")               \
+    X(POSITION, "position", 0, "COUNT",                                                            \
+      "attention, sequence append: the length of the layer; sequence get: 0", FOR_LAYERS, 1,       \
+      "number of positions that precede those of K and V; attention, sequence append: if the "     \
+      "sequence has these positions with the same bytes already, nothing is appended; "            \
+      "attention: needs --append")                                                                 \
     X(LAYER, "layer", 0, "NUMBER", "0", FOR_LAYERS, 1, "layer of the sequence, from 0")            \
     X(LAYERS, "layers", 0, "COUNT", "1", FOR_SEQUENCE_PUT, 1, "number of layers, at most 256")     \
     X(LENGTH, "length", 0, "COUNT", "all positions", FOR_SEQUENCE_FORK, 1,                         \
       "number of positions of each layer that the new sequence has")                               \
-    X(POSITIONS, "positions", 0, "COUNT", NULL, FOR_SEQUENCE_APPEND, 0,                            \
-      "number of positions in files of raw bytes, which do not tell it")                           \
+    X(POSITIONS, "positions", 0, "COUNT", "sequence get: all that follow",                         \
+      FOR_SEQUENCE_APPEND | FOR_SEQUENCE_GET, 0,                                                   \
+      "sequence append: number of positions in files of raw bytes, which do not tell it; "         \
+      "sequence get: number of positions to fetch, at least 1")                                    \
     X(LSE, "lse", 0, "FILE", "not written", FOR_ATTENTION | FOR_JOB_RESULT, 0,                     \
       "file to write the logarithm of each row's sum of exponentials to, an array of f32 "         \
       "with the dimensions batch, heads and sequence; job result: the attention has to be "        \
@@ -315,12 +322,13 @@ enum {
       "priority among the tenant's requests; 0 is the lowest, 9 the highest")                      \
     X(FORMAT, "format", 0, "npy|safetensors|raw",                                                  \
       "gemm, attention, conv, reduce, softmax: by each file's name; tensor put, tensor "           \
-      "get, job result, sequence append: by each file's name, npy if the name tells none",         \
-      FOR_READERS | FOR_WRITERS, 0,                                                                \
+      "get, job result, sequence append, sequence get: by each file's name, npy if the name "      \
+      "tells none",                                                                                \
+      FOR_READERS | FOR_WRITERS | FOR_SEQUENCE_GET, 0,                                             \
       "gemm, attention, conv, reduce, softmax: format of all files; gemm, attention, conv, "       \
       "reduce, softmax: if the name tells none, a file that is read is npy, and a file "           \
       "that is written has the format of the operands; tensor put, sequence append: format of "    \
-      "the files; tensor get, job result: format of the files that are written")                   \
+      "the files; tensor get, job result, sequence get: format of the files that are written")     \
     X(IN_FORMAT, "in-format", 0, "npy|safetensors|raw", "--format", FOR_COMPUTING, 0,              \
       "format of the files that are read")                                                         \
     X(OUT_FORMAT, "out-format", 0, "npy|safetensors|raw", "--format", FOR_COMPUTING, 0,            \

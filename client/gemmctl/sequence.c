@@ -1,14 +1,16 @@
-/* gemmctl sequence put, fork, append, truncate, ls and rm. */
+/* gemmctl sequence put, fork, append, get, truncate, ls and rm. */
 #include <stdio.h>
 #include <string.h>
 
 #include "client/gemmctl/formats.h"
+#include "client/gemmctl/output.h"
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/progress.h"
 #include "client/gemmctl/report.h"
 #include "client/gemmctl/tensor_files.h"
 #include "proto/sequence_request.h"
+#include "proto/size.h"
 
 /* ---- descriptions ---- */
 
@@ -298,6 +300,126 @@ int command_sequence_append(const struct context *context)
 
 done:
     tensor_files_close(&files);
+    gemmd_client_free(client);
+    return code;
+}
+
+/* ---- get ---- */
+
+/* Makes views of the keys and of the values, which lie one after the other in the result. */
+static enum gemmd_error split_rows(const struct gemmd_sequence *sequence,
+                                   const struct gemmd_sequence_get *get,
+                                   const struct gemmd_result *result, struct tensor rows[2],
+                                   struct fault *fault)
+{
+    const enum gemmd_dtype dtype = (enum gemmd_dtype)sequence->dtype;
+    const uint64_t heads = sequence->kv_heads, widths[] = {sequence->d, sequence->dv};
+    const bool heads_first = get->layout == GEMMD_LAYOUT_BHSD;
+    uint64_t width, position_bytes, bytes = 0;
+    bool fits = size_add(widths[0], widths[1], &width) &&
+                size_tensor_bytes(dtype, (const uint64_t[]){heads, width}, 2, &position_bytes) &&
+                position_bytes > 0;
+    const uint64_t count = fits ? result->bytes / position_bytes : 0;
+    for (int i = 0; i < 2 && fits; i++) {
+        const uint64_t dims[] = {heads_first ? heads : count, heads_first ? count : heads,
+                                 widths[i]};
+        fits = tensor_init(&rows[i], dtype, dims, 3, (const char *)result->data + bytes) &&
+               size_add(bytes, rows[i].bytes, &bytes);
+    }
+    return fits && bytes == result->bytes
+               ? GEMMD_OK
+               : fault_set(fault, GEMMD_ERR_PROTOCOL, NULL,
+                           "the daemon's answer has %llu bytes, which are no positions of the "
+                           "sequence",
+                           (unsigned long long)result->bytes);
+}
+
+/* Writes keys and values to the two files that the command names. Neither file appears before both
+ * are written. */
+static enum gemmd_error save_rows(const struct context *context, const struct formats *formats,
+                                  const struct tensor rows[2], struct fault *fault)
+{
+    static const char *const names[] = {"k", "v"};
+    struct output outputs[2];
+    enum gemmd_error code = GEMMD_OK;
+    uint32_t opened = 0;
+    for (; opened < 2 && code == GEMMD_OK; opened++) {
+        const char *path = context->arguments->operands[1 + opened];
+        code = output_open(&outputs[opened], path, formats_out(formats, path, FORMAT_NPY),
+                           names[opened], &rows[opened], fault);
+        if (code == GEMMD_OK)
+            memcpy(output_data(&outputs[opened]), rows[opened].data, rows[opened].bytes);
+    }
+    for (uint32_t i = 0; i < 2 && code == GEMMD_OK; i++)
+        code = output_commit(&outputs[i], fault);
+    while (opened > 0)
+        output_close(&outputs[--opened]);
+    return code;
+}
+
+/* Checks the names of the two files, and reads the options. Returns EXIT_OK; on failure prints the
+ * reason and returns the exit code. */
+static int read_get(const struct context *context, struct formats *formats,
+                    struct gemmd_sequence_get *get)
+{
+    const struct arguments *arguments = context->arguments;
+    struct sequence_rows_request rows = {0};
+    struct fault fault = {0};
+    char problem[PROBLEM_MAX];
+    uint32_t count;
+    int code = EXIT_OK;
+    gemmd_sequence_get_init(get, sizeof *get);
+    if (!formats_read(arguments, formats, problem) ||
+        !option_count(arguments, OPTION_POSITIONS, 0, &count, problem))
+        return fail_usage(context, problem);
+    if (arguments->values[OPTION_POSITIONS] != NULL && count == 0)
+        return fail_usage(context, "--positions is 0; it must be at least 1");
+    for (int i = 1; i <= 2 && code == EXIT_OK; i++)
+        code = formats_check_name(context, formats, arguments->operands[i]);
+    for (int i = 1; i <= 2 && code == EXIT_OK; i++)
+        code = formats_check_stream(context, arguments->operands[i]);
+    if (code != EXIT_OK)
+        return code;
+    if (strcmp(arguments->operands[1], arguments->operands[2]) == 0 &&
+        strcmp(arguments->operands[1], "-") != 0)
+        return fail_usage(context, "K and V name the same file; name two files");
+    if (parameters_read(&rows, &sequence_append_table, arguments, &fault) != GEMMD_OK)
+        return fail_fault(context, &fault);
+    get->name = arguments->operands[0];
+    get->layer = rows.layer;
+    get->position = rows.position;
+    get->count = count;
+    get->layout = (enum gemmd_layout)rows.layout;
+    return EXIT_OK;
+}
+
+int command_sequence_get(const struct context *context)
+{
+    struct gemmd_sequence sequence = {.size = sizeof sequence};
+    struct gemmd_sequence_get get;
+    struct gemmd_result result;
+    struct tensor rows[2];
+    struct gemmd_error_info error;
+    struct fault fault = {0};
+    struct formats formats;
+    int code = read_get(context, &formats, &get);
+    if (code != EXIT_OK)
+        return code;
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
+    if (client == NULL)
+        return code;
+    gemmd_result_init(&result, sizeof result);
+    if (gemmd_sequence_stat(client, get.name, NULL, &sequence, &error) != GEMMD_OK ||
+        await(context, gemmd_sequence_get_submit(client, &get, &error), &result, &error) !=
+            GEMMD_OK)
+        code = fail_request(context, &error);
+    else if (split_rows(&sequence, &get, &result, rows, &fault) != GEMMD_OK ||
+             save_rows(context, &formats, rows, &fault) != GEMMD_OK)
+        code = fail_fault(context, &fault);
+    else if (strcmp(context->arguments->operands[1], "-") != 0 &&
+             strcmp(context->arguments->operands[2], "-") != 0) /* else standard output is taken */
+        code = report_sequence(context, &sequence, "fetched");
+    gemmd_free(result.data);
     gemmd_client_free(client);
     return code;
 }

@@ -67,6 +67,8 @@ class Friendly(http.server.BaseHTTPRequestHandler):
             self.document({"tensors": [TENSOR], "next": None})
         elif path == "/sequences":
             self.document({"sequences": [SEQUENCE], "next": None})
+        elif path.endswith("/kv"):
+            self.array((3, 1, 4), "f32")
         elif path.startswith("/sequences/"):
             self.document(SEQUENCE)
         elif path == "/jobs":
@@ -133,6 +135,7 @@ CASES = {
     "sequence put": ["sequence put A --kv-heads 1 --d 2"],
     "sequence fork": ["sequence fork A B"],
     "sequence append": ["sequence append A Q.npy Q.npy"],
+    "sequence get": ["sequence get A Q.npy V.npy"],
     "sequence truncate": ["sequence truncate A 3"],
     "sequence ls": ["sequence ls", "sequence ls A"],
     "sequence rm": ["sequence rm A B"],
@@ -151,6 +154,8 @@ CASES = {
     "metrics": ["metrics"],
     "top": ["top --once --interval 10ms"],
     "ready": ["ready"],
+    "ping": ["ping"],
+    "version": ["version"],
 }
 
 

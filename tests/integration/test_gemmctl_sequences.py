@@ -97,6 +97,23 @@ def test_forks_cuts_lists_and_removes(run, name, operands):
     assert listed(run, fork) is None
 
 
+def test_keys_and_values_are_fetched(run, name, operands, tmp_path):
+    _, k, v = operands(5)
+    succeed(run("sequence", "append", name, "K.npy", "V.npy", "--layer", "1"))
+    succeed(run("sequence", "get", name, "k.npy", "v.safetensors", "--layer", "1"))
+    assert np.array_equal(np.load(tmp_path / "k.npy", allow_pickle=False), k)
+    assert np.array_equal(safetensors.numpy.load_file(tmp_path / "v.safetensors")["v"], v)
+    succeed(run("sequence", "get", name, "k.npy", "v.npy", "--layer", "1", "--position", "1", "--positions", "2",
+                "--layout", "bshd"))
+    for file, array in (("k.npy", k), ("v.npy", v)):
+        assert np.array_equal(np.load(tmp_path / file, allow_pickle=False), array[:, 1:3].transpose(1, 0, 2))
+    both = run("sequence", "get", name, "-", "-", "--layer", "1", "--format", "raw")
+    succeed(both)
+    assert both.stdout == k.tobytes() + v.tobytes()
+    failed = run("sequence", "get", name, "none.npy", "nowhere/v.npy", "--layer", "1")
+    assert failed.returncode == FAILED and not (tmp_path / "none.npy").exists()
+
+
 def test_attention_appends_and_attends(run, name, operands, tmp_path):
     k, v = np.empty((KV_HEADS, 0, D), np.float32), np.empty((KV_HEADS, 0, DV), np.float32)
     for positions in (5, 1, 3):
@@ -125,6 +142,10 @@ def test_attention_appends_and_attends(run, name, operands, tmp_path):
     (("sequence", "append", "NAME", "K.npy", "V.npy", "--position", "9"), FAILED, "0"),
     (("sequence", "append", "NAME", "k.bin", "V.npy"), USAGE, "--positions"),
     (("sequence", "append", "none", "K.npy", "V.npy"), FAILED, "none"),
+    (("sequence", "get", "NAME", "k.npy", "k.npy"), USAGE, "name two files"),
+    (("sequence", "get", "NAME", "k.npy", "v.npy", "--positions", "0"), USAGE, "--positions is 0"),
+    (("sequence", "get", "NAME", "k.npy", "v.npy", "--layer", "2"), FAILED, "the layers 0 to 1"),
+    (("sequence", "get", "none", "k.npy", "v.npy"), FAILED, "none"),
     (("sequence", "truncate", "NAME", "x"), USAGE, "length is 'x'"),
     (("sequence", "ls", "none"), FAILED, "none"),
     (("attention", "Q.npy", "K.npy", "V.npy", "--sequence", "NAME", "-o", "O.npy"), USAGE, "name Q alone"),
