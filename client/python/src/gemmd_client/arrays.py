@@ -69,6 +69,9 @@ def to_numpy(name: str, array: Any, types: Sequence[str] = tuple(DTYPES), kinds:
         found = array
     elif library == "torch":
         torch = sys.modules["torch"]
+        if array.requires_grad and torch.is_grad_enabled():
+            raise TypeError(f"{name} requires a gradient, and the result would have none; gemmd_client.torch has "
+                            f"products with gradients, and {name}.detach() requires none")
         host = array.detach().resolve_conj().cpu()
         if host.dtype == torch.bfloat16:
             found = host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
