@@ -1,6 +1,5 @@
 """The Python client of client/python, over plain HTTP and over libgemmd, against real daemons."""
 
-import asyncio
 import importlib.util
 import multiprocessing
 import os
@@ -22,7 +21,7 @@ from scaling import ScaledProblem, exact_scaled, truth
 CLIENT = Path(__file__).resolve().parents[2] / "client/python/src"
 sys.path.insert(0, str(CLIENT))
 
-from gemmd_client import AsyncClient, Client, ConnectionFailed  # noqa: E402
+from gemmd_client import Client, ConnectionFailed  # noqa: E402
 from gemmd_client.errors import Malformed, NoRoom, NotFound, Unauthorized  # noqa: E402
 
 
@@ -471,33 +470,6 @@ def test_a_forked_process_goes_on(client, rng):
     child.join(60)
     assert np.array_equal(product, a @ b) and version == client.info()["version"]
     assert np.array_equal(client.gemm(a, b), a @ b)
-
-
-def test_asyncio(url, transport, rng):
-    a, b = whole(rng, 3, 4), whole(rng, 4, 5)
-
-    async def many():
-        async with AsyncClient(url, transport=transport) as client:
-            return await asyncio.gather(*(client.gemm(a, b) for _ in range(20)))
-
-    for product in asyncio.run(many()):
-        assert np.array_equal(product, a @ b)
-
-
-def test_asyncio_stores(url, transport, rng):
-    x, w = whole(rng, 1, 2, 5, 5), whole(rng, 3, 2, 3, 3)
-
-    async def chain():
-        async with AsyncClient(url, transport=transport) as client:
-            y = await client.conv2d_store(f"async-y-{transport}", x, w)
-            total = await client.reduce_store(f"async-total-{transport}", y)
-            found = await client.get(await client.softmax_store(f"async-end-{transport}", total))
-            for tensor in (y, total, f"async-end-{transport}"):
-                await client.delete(tensor)
-            return found, await client.softmax(await client.reduce(await client.conv2d(x, w)))
-
-    found, wanted = asyncio.run(chain())
-    assert np.array_equal(found, wanted)
 
 
 def test_unix_socket(start, tmp_path, transport, rng):

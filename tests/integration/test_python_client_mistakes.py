@@ -1,7 +1,6 @@
 """The Python client of client/python where something is wrong: arguments, addresses, certificates, files, and servers
 that are no daemons."""
 
-import asyncio
 import contextlib
 import socket
 import threading
@@ -14,8 +13,8 @@ from certificates import Authority
 from daemon import PATIENCE_S, Daemon
 from test_python_client import client, transport  # noqa: F401 (fixtures)
 
-from gemmd_client import AsyncClient, Client, ConnectionFailed
-from gemmd_client.errors import Conflict, Malformed, ProtocolError
+from gemmd_client import Client, ConnectionFailed
+from gemmd_client.errors import Conflict, Malformed, ProtocolError, QueueFull
 
 
 def ones(*shape, dtype=np.float32):
@@ -196,6 +195,17 @@ def test_servers_that_are_no_daemon(answer, kind, sentence):
             wrong.info()
 
 
+def test_headers_of_a_proxy_in_lower_case():
+    """Such as HAProxy writes them."""
+    body = b'{"type": "urn:gemmd:error:queue-full", "title": "", "status": 429, "detail": "full"}'
+    answer = (b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 7\r\nx-request-id: abc\r\ncontent-length: %d\r\n\r\n"
+              % len(body)) + body
+    with server_that_answers(answer) as url, Client(url, transport="http", retries=0) as behind:
+        with pytest.raises(QueueFull, match="full") as caught:
+            behind.info()
+    assert (caught.value.retry_after, caught.value.request_id) == (7, "abc")
+
+
 def test_a_daemon_with_a_short_max_timeout(start, transport):
     """The client's own timeout is longer than any deadline that the daemon takes."""
     daemon = start("--max-timeout", "20s", "--timeout", "10s")
@@ -218,13 +228,3 @@ def test_a_job_may_take_longer_than_the_daemon_waits(start):
         begin = time.monotonic()
         assert np.allclose(job.result(timeout=PATIENCE_S), big @ big)
         assert time.monotonic() - begin > 0.1, "the job was done before the daemon's longest wait was over"
-
-
-def test_a_closed_client_for_asyncio(url):
-    async def go():
-        closed = AsyncClient(url, transport="http")
-        await closed.close()
-        await closed.gemm(ones(1, 1), ones(1, 1))
-
-    with pytest.raises(RuntimeError, match="the client is closed"):
-        asyncio.run(go())

@@ -69,9 +69,9 @@ def requests(client, monkeypatch):
     """The methods and paths of the requests that the client has sent over HTTP."""
     sent, request = [], client._http.request
 
-    def noted(method, path, *arguments, **options):
-        sent.append((method, path))
-        return request(method, path, *arguments, **options)
+    def noted(each):
+        sent.append((each.method, each.path))
+        return request(each)
 
     monkeypatch.setattr(client._http, "request", noted)
     return sent

@@ -1,6 +1,5 @@
 """NumPy's manners in the Python client: axes, names, types, arrays that are filled, and sums of products."""
 
-import asyncio
 import warnings
 
 import ml_dtypes
@@ -9,7 +8,7 @@ import pytest
 
 from test_python_client import client, transport, whole  # noqa: F401 (fixtures)
 
-from gemmd_client import AsyncClient, Client
+from gemmd_client import Client
 from gemmd_client.errors import NotFound, Unsupported
 from gemmd_client.results import Result
 
@@ -510,18 +509,3 @@ def test_sums_that_are_none(plain):
             call()
     with pytest.raises(TypeError, match="subscripts is a list"):
         plain.einsum([0, 1], a, b)
-
-
-def test_the_client_for_asyncio_has_them_too(url, rng):
-    a, b = whole(rng, 3, 4), whole(rng, 4, 5)
-
-    async def several():
-        async with AsyncClient(url, transport="http") as made:
-            return await asyncio.gather(made.matmul(a, b), made.einsum("ij,jk", a, b), made.tensordot(a, b, 1),
-                                        made.reduce(a, "amax", axis=None), made.softmax(a, axis=0))
-
-    matmul, einsum, tensordot, most, weights = asyncio.run(several())
-    for found in (matmul, einsum, tensordot):
-        same(found, a @ b)
-    same(most, a.max())
-    assert weights.shape == (3, 4)

@@ -12,7 +12,7 @@ from .errors import (
     ConnectionFailed,
     GemmdError,
 )
-from .jobs import Job, JobStatus
+from .jobs import AsyncJob, Job, JobStatus
 from .sequences import Sequence
 from .tensors import Tensor
 
@@ -21,5 +21,5 @@ try:
 except PackageNotFoundError:  # The package is used from a folder of its sources.
     __version__ = "unknown"
 
-__all__ = ["AsyncClient", "AsyncSequence", "Client", "ConnectionFailed", "GemmdError", "Job", "JobStatus", "Sequence",
-           "Tensor", "__version__"]
+__all__ = ["AsyncClient", "AsyncJob", "AsyncSequence", "Client", "ConnectionFailed", "GemmdError", "Job", "JobStatus",
+           "Sequence", "Tensor", "__version__"]

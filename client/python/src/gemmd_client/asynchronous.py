@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Unpack
 
@@ -14,7 +11,11 @@ import numpy as np
 from .arrays import Array
 from .attention import Layout
 from .client import Client
+from .contractions import Contraction, einsum, tensordot
+from .http import Plan, T
+from .jobs import AsyncJob, JobStatus
 from .reductions import ReduceName
+from .sequences import Sequence
 from .signatures import (
     AttentionOptions,
     ConvOptions,
@@ -25,125 +26,187 @@ from .signatures import (
     SequenceOptions,
     SoftmaxOptions,
 )
-from .sequences import Sequence
+from .streams import AsyncTransport
+from .tables import table
 from .tensors import Tensor
 
 
 class AsyncClient:
-    """A Client whose methods are coroutines. At most `in_flight` requests are sent at once; further
-    requests wait. The other arguments are those of Client.
+    """A Client whose methods are coroutines, which wait for the daemon on the event loop and need no threads. At most
+    `in_flight` calls are carried out at once; further ones wait. The other arguments are those of Client; all calls use
+    HTTP, whatever the transport of a Client would be.
 
-    A request that has been sent goes on after its coroutine was cancelled, until the daemon answers or
-    the request's timeout is over; close() waits for it.
+    The connection of a coroutine that is cancelled is closed, and the daemon then drops the request. Resident tensors are
+    handles as those of a Client: what NumPy does with them, such as ``a @ tensor``, blocks.
+
+    Raises:
+        ValueError: an argument is wrong, or transport is "library".
     """
 
     def __init__(self, url: str | None = None, *, in_flight: int = 16, **options: Any) -> None:
-        self._client = Client(url, **options)
-        self._threads = ThreadPoolExecutor(in_flight, thread_name_prefix="gemmd")
+        if options.get("transport") == "library":
+            raise ValueError("transport is 'library'; an AsyncClient sends its requests by HTTP")
+        self._client = Client(url, **{**options, "transport": "http"})
+        self._plans = self._client._plans
+        self._transport = AsyncTransport(self._client._http.address, in_flight)
+        self._options = {"in_flight": in_flight, **self._client._options}
         self._closed = False
 
-    async def _call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        if self._closed:
-            raise RuntimeError("the client is closed")
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, partial(method, *arguments, **options))
+    @property
+    def url(self) -> str:
+        """The daemon's address."""
+        return self._client.url
+
+    @property
+    def timeout(self) -> float:
+        """The longest time of a request with all its repeats, in seconds."""
+        return self._client.timeout
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(AsyncClient, **self._options), ()
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient of {self.url}, {'closed' if self._closed else 'open'}>"
+
+    def _repr_html_(self) -> str:
+        return table("AsyncClient", {"address": self.url, "state": "closed" if self._closed else "open"})
+
+    async def _run(self, plan: Plan[T]) -> T:
+        return await self._transport.run(plan)
+
+    async def _wait(self, plan: Plan[T]) -> T:
+        """Carries out a plan that waits for a job, and does not count among those in flight."""
+        return await self._transport.wait(plan)
+
+    async def _contract(self, contraction: Contraction) -> Any:
+        return contraction.of(await self.gemm(contraction.a, contraction.b, **contraction.options))
 
     async def gemm(self, a: Operand, b: Operand, **options: Unpack[GemmOptions]) -> Any:
         """Computes a product; the arguments and errors are those of Client.gemm()."""
-        return await self._call(self._client.gemm, a, b, **options)
+        return await self._run(self._plans.gemm(a, b, **options))
 
     async def matmul(self, a: Operand, b: Operand, **options: Unpack[GemmOptions]) -> Any:
         """Computes a product, like Client.matmul()."""
-        return await self._call(self._client.matmul, a, b, **options)
+        return await self._run(self._plans.gemm(a, b, **options))
 
     async def tensordot(self, a: Operand, b: Operand, axes: Any = 2, **options: Unpack[ProductOptions]) -> Any:
         """Sums products over dimensions, like Client.tensordot()."""
-        return await self._call(self._client.tensordot, a, b, axes, **options)
+        return await self._contract(tensordot(a, b, axes, options.pop("out", None), {**options}))
 
     async def einsum(self, subscripts: str, a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
         """Sums the products that subscripts name, like Client.einsum()."""
-        return await self._call(self._client.einsum, subscripts, a, b, **options)
+        return await self._contract(einsum(subscripts, a, b, options.pop("out", None), {**options}))
 
     async def attention(self, q: Operand, k: Operand, v: Operand, *, lse: bool = False,
                         **options: Unpack[AttentionOptions]) -> Any:
         """Computes an attention; the arguments and errors are those of Client.attention()."""
-        return await self._call(self._client.attention, q, k, v, lse=lse, **options)
+        return await self._run(self._plans.attention(q, k, v, lse=lse, **options))
 
     async def conv2d(self, x: Operand, w: Operand, **options: Unpack[ConvOptions]) -> Any:
         """Computes a convolution; the arguments and errors are those of Client.conv2d()."""
-        return await self._call(self._client.conv2d, x, w, **options)
+        return await self._run(self._plans.conv2d(x, w, **options))
 
     async def reduce(self, x: Operand, op: ReduceName = "sum", **options: Unpack[ReduceOptions]) -> Any:
         """Reduces an array; the arguments and errors are those of Client.reduce()."""
-        return await self._call(self._client.reduce, x, op, **options)
+        return await self._run(self._plans.reduce(x, op, **options))
 
     async def softmax(self, x: Operand, **options: Unpack[SoftmaxOptions]) -> Any:
         """Computes a softmax; the arguments and errors are those of Client.softmax()."""
-        return await self._call(self._client.softmax, x, **options)
+        return await self._run(self._plans.softmax(x, **options))
+
+    async def gemm_job(self, a: Operand, b: Operand, **options: Unpack[GemmOptions]) -> AsyncJob:
+        """Hands a product in as a job, like Client.gemm_job()."""
+        return AsyncJob(self, *await self._run(self._plans.gemm_job(a, b, **options)))
+
+    async def attention_job(self, q: Operand, k: Operand, v: Operand, **options: Unpack[AttentionOptions]) -> AsyncJob:
+        """Hands an attention in as a job, like Client.attention_job()."""
+        return AsyncJob(self, *await self._run(self._plans.attention_job(q, k, v, **options)))
+
+    async def conv2d_job(self, x: Operand, w: Operand, **options: Unpack[ConvOptions]) -> AsyncJob:
+        """Hands a convolution in as a job, like Client.conv2d_job()."""
+        return AsyncJob(self, *await self._run(self._plans.conv2d_job(x, w, **options)))
+
+    async def reduce_job(self, x: Operand, op: ReduceName = "sum", **options: Any) -> AsyncJob:
+        """Hands a reduction in as a job, like Client.reduce_job()."""
+        return AsyncJob(self, *await self._run(self._plans.reduce_job(x, op, **options)))
+
+    async def softmax_job(self, x: Operand, **options: Unpack[SoftmaxOptions]) -> AsyncJob:
+        """Hands a softmax in as a job, like Client.softmax_job()."""
+        return AsyncJob(self, *await self._run(self._plans.softmax_job(x, **options)))
+
+    async def jobs(self) -> list[JobStatus]:
+        """Lists the jobs of the client's tenant, like Client.jobs()."""
+        return await self._run(self._plans.jobs())
+
+    def job(self, id: str) -> AsyncJob:
+        """Returns a job that was handed in elsewhere, like Client.job()."""
+        return AsyncJob(self, id)
 
     async def gemm_store(self, name: str, a: Operand, b: Operand, **options: Unpack[GemmOptions]) -> Tensor:
         """Computes a product that stays on the device, like Client.gemm_store()."""
-        tensor: Tensor = await self._call(self._client.gemm_store, name, a, b, **options)
-        return tensor
+        return await self._run(self._plans.gemm_store(name, a, b, **options))
 
     async def conv2d_store(self, name: str, x: Operand, w: Operand, **options: Unpack[ConvOptions]) -> Tensor:
         """Computes a convolution that stays on the device, like Client.conv2d_store()."""
-        tensor: Tensor = await self._call(self._client.conv2d_store, name, x, w, **options)
-        return tensor
+        return await self._run(self._plans.conv2d_store(name, x, w, **options))
 
     async def reduce_store(self, name: str, x: Operand, op: ReduceName = "sum",
                            **options: Unpack[ReduceOptions]) -> Tensor:
         """Reduces an array to one that stays on the device, like Client.reduce_store()."""
-        tensor: Tensor = await self._call(self._client.reduce_store, name, x, op, **options)
-        return tensor
+        return await self._run(self._plans.reduce_store(name, x, op, **options))
 
     async def softmax_store(self, name: str, x: Operand, **options: Unpack[SoftmaxOptions]) -> Tensor:
         """Computes a softmax that stays on the device, like Client.softmax_store()."""
-        tensor: Tensor = await self._call(self._client.softmax_store, name, x, **options)
-        return tensor
+        return await self._run(self._plans.softmax_store(name, x, **options))
 
     async def put(self, name: str, array: Operand, *, evictable: bool = False, scale: Operand | None = None,
                   contiguous: bool = False) -> Tensor:
         """Makes an array resident, like Client.put()."""
-        tensor: Tensor = await self._call(self._client.put, name, array, evictable=evictable,
-                                          scale=scale, contiguous=contiguous)
-        return tensor
+        return await self._run(self._plans.put(name, array, evictable=evictable, scale=scale, contiguous=contiguous))
 
     async def get(self, tensor: Tensor | str) -> Array:
         """Fetches a resident tensor, like Client.get()."""
-        array: Array = await self._call(self._client.get, tensor)
-        return array
+        return await self._run(self._plans.get(tensor))
 
     async def get_scaled(self, tensor: Tensor | str) -> tuple[Array, Array | None]:
         """Fetches a resident tensor and its scales, like Client.get_scaled()."""
-        found: tuple[Array, Array | None] = await self._call(self._client.get_scaled, tensor)
-        return found
+        return await self._run(self._plans.get_scaled(tensor))
 
     async def put_packed(self, name: str, file: bytes | os.PathLike[str], form: str, *, bits: int | None = None,
                          evictable: bool = False) -> Tensor:
         """Makes packed weights resident, like Client.put_packed()."""
-        tensor: Tensor = await self._call(self._client.put_packed, name, file, form, bits=bits, evictable=evictable)
-        return tensor
+        return await self._run(self._plans.put_packed(name, file, form, bits=bits, evictable=evictable))
 
     async def get_packed(self, tensor: Tensor | str) -> bytes:
         """Fetches packed weights as a safetensors file, like Client.get_packed()."""
-        file: bytes = await self._call(self._client.get_packed, tensor)
-        return file
+        return await self._run(self._plans.get_packed(tensor))
 
     async def delete(self, tensor: Tensor | str) -> None:
         """Deletes a resident tensor, like Client.delete()."""
-        await self._call(self._client.delete, tensor)
+        await self._run(self._plans.delete(tensor))
+
+    async def tensors(self) -> list[Tensor]:
+        """Lists the resident tensors, like Client.tensors()."""
+        return await self._run(self._plans.tensors())
 
     async def sequence(self, name: str, kv_heads: int, d: int, *, dv: int | None = None, dtype: Any = np.float16,
                        layers: int = 1) -> AsyncSequence:
         """Creates a sequence, like Client.sequence()."""
-        return AsyncSequence(self, await self._call(self._client.sequence, name, kv_heads, d, dv=dv, dtype=dtype,
-                                                    layers=layers))
+        return AsyncSequence(self, await self._run(self._plans.sequence(name, kv_heads, d, dv=dv, dtype=dtype,
+                                                                        layers=layers)))
+
+    async def sequences(self) -> list[AsyncSequence]:
+        """Lists the sequences, like Client.sequences()."""
+        return [AsyncSequence(self, found) for found in await self._run(self._plans.sequences())]
+
+    async def info(self) -> dict[str, Any]:
+        """Returns the daemon's description, like Client.info()."""
+        return await self._run(self._plans.json("GET", "/info"))
 
     async def close(self) -> None:
-        """Waits for the requests in flight and closes the connections. The client makes no more requests."""
+        """Waits for the calls that have begun and closes the connections. The client makes no more requests."""
         self._closed = True
-        await asyncio.to_thread(self._threads.shutdown)
+        await self._transport.close()
         self._client.close()
 
     async def __aenter__(self) -> AsyncClient:
@@ -162,33 +225,31 @@ class AsyncSequence:
 
     async def refresh(self) -> None:
         """Asks for the lengths, like Sequence.refresh()."""
-        await self._client._call(self.sequence.refresh)
+        await self._client._run(self.sequence._ask("GET"))
 
     async def append(self, k: Operand, v: Operand, *, layer: int = 0, position: int | None = None,
                      layout: Layout = "bhsd") -> None:
         """Appends positions, like Sequence.append()."""
-        await self._client._call(self.sequence.append, k, v, layer=layer, position=position, layout=layout)
+        await self._client._run(self.sequence._append(k, v, layer, position, layout))
 
     async def attention(self, q: Operand, k: Operand | None = None, v: Operand | None = None,
                         **options: Unpack[SequenceOptions]) -> Any:
         """Computes an attention to the sequence, like Sequence.attention()."""
-        return await self._client._call(self.sequence.attention, q, k, v, **options)
+        return await self._client._run(self.sequence._attention(q, k, v, **options))
 
     async def kv(self, position: int = 0, count: int | None = None, *, layer: int = 0,
                  layout: Layout = "bhsd") -> tuple[Array, Array]:
         """Fetches positions, like Sequence.kv()."""
-        found: tuple[Array, Array] = await self._client._call(self.sequence.kv, position, count, layer=layer,
-                                                              layout=layout)
-        return found
+        return await self._client._run(self.sequence._kv(position, count, layer, layout))
 
     async def truncate(self, length: int) -> None:
         """Drops the last positions, like Sequence.truncate()."""
-        await self._client._call(self.sequence.truncate, length)
+        await self._client._run(self.sequence._ask("POST", "/truncate", parameters={"length": length}))
 
     async def fork(self, name: str, length: int | None = None) -> AsyncSequence:
         """Creates a sequence that shares positions, like Sequence.fork()."""
-        return AsyncSequence(self._client, await self._client._call(self.sequence.fork, name, length))
+        return AsyncSequence(self._client, await self._client._run(self.sequence._fork(name, length)))
 
     async def delete(self) -> None:
         """Deletes the sequence, like Sequence.delete()."""
-        await self._client._call(self.sequence.delete)
+        await self._client._run(self.sequence._delete())

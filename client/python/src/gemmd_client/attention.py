@@ -155,9 +155,10 @@ class Attention:
         return found
 
 
-def attention_parameters(sizes: dict[str, Any], causal: bool, window: int | None, scale: float | None,
-                         softcap: float, priority: int, timeout: float | None,
-                         kernel: str | None, offset: int | None, window_right: int | None) -> dict[str, Any]:
+def attention_parameters(sizes: dict[str, Any], causal: bool = False, window: int | None = None,
+                         scale: float | None = None, softcap: float = 0.0, priority: int = 4,
+                         timeout: float | None = None, kernel: str | None = None,
+                         offset: int | None = None, window_right: int | None = None) -> dict[str, Any]:
     """Returns the parameters of a request, which has the parameters `sizes` too; the other arguments are those of
     Client.attention()."""
     chosen = {

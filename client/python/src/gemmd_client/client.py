@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from collections.abc import Sequence as SequenceABC
 from functools import partial
 from typing import Any, Literal, Unpack, overload
-from urllib.parse import quote
 
 import numpy as np
 
 from . import library
-from .arrays import DTYPES, NAMES, Array, dtype_name, like, to_numpy
-from .attention import Attention, Layout, attention_parameters
+from .arrays import Array, like
+from .attention import Attention, Layout
 from .contractions import einsum, tensordot
-from .convolution import ConvLayout, Convolution, ConvWLayout, Padding
-from .errors import ProtocolError
-from .http import Transport, computed, description
-from .jobs import Job, JobStatus, job_status
+from .convolution import ConvLayout, ConvWLayout, Padding
+from .http import Address, Plan, T, Transport
+from .jobs import Job, JobStatus
 from .library import Act
-from .products import Product, product_parameters
-from .reductions import Axis, ReduceName, Reduction, Softmax, deviation, product as host_product
-from .results import Result
+from .plans import Plans
+from .products import Product
+from .reductions import Axis, ReduceName
 from .seconds import milliseconds
-from .sequences import Sequence, sequence_path
+from .sequences import Sequence
 from .signatures import (
     AttentionOptions,
     ConvOptions,
@@ -32,14 +29,12 @@ from .signatures import (
     GemmOptions,
     Host,
     Operand,
-    Precision,
     ProductOptions,
     ReduceOptions,
-    Scales,
     SoftmaxOptions,
 )
 from .tables import table
-from .tensors import Tensor, before, entity_tag, from_safetensors, safetensors_header
+from .tensors import Tensor
 
 
 class Client:
@@ -85,7 +80,8 @@ class Client:
         if transport not in ("auto", "http", "library"):
             raise ValueError(f"transport is '{transport}'; it must be auto, http or library")
         self.url, self.timeout = url, timeout
-        self._http = Transport(url, token, ca_file, cert_file, key_file, retries)
+        self._http = Transport(Address(url, token, ca_file, cert_file, key_file, retries))
+        self._plans = Plans(self)
         found = library.load() if transport != "http" else None
         if found is None and transport == "library":
             named = os.environ.get("LIBGEMMD")
@@ -187,7 +183,7 @@ class Client:
         # What the library has no number for is refused by the daemon, with a sentence that says what is wrong.
         if (self._library and act in library.ACTS and precision in library.PRECISIONS
                 and scales in library.SCALES and priority in library.PRIORITIES):
-            result = product.result.room(product.shape, DTYPES[product.out], product.sent)
+            result = product.result.room(product.shape, product.out_type, product.sent)
             self._library.gemm(
                 product.m, product.n, product.k, product.batch, product.dtype, result,
                 product.a.name if isinstance(product.a, Tensor) else product.a,
@@ -197,10 +193,11 @@ class Client:
                 alpha=alpha, beta=beta, act=act, precision=precision, verify=verify,
                 priority=priority, timeout=timeout, kernel=kernel,
                 key=key if product.sends(a, b) else None)
-        else:
-            result = self._compute("/gemm", product_parameters(product, precision, verify, priority,
-                                                               timeout, kernel), product.sent, timeout)
-        return product.result.of(result)
+            return product.result.of(result)
+        return self._run(self._plans.product(product, precision, verify, priority, timeout, kernel))
+
+    def _run(self, plan: Plan[T]) -> T:
+        return self._http.run(plan)
 
     @overload
     def matmul(self, a: Host, b: Operand, **options: Unpack[GemmOptions]) -> Array: ...
@@ -230,7 +227,8 @@ class Client:
         timeout and kernel, as for gemm(). An array is copied if its dimensions must be reordered. A resident
         Tensor is not reordered: its dimensions must be the rows and the columns of a matrix as gemm() takes
         it."""
-        return tensordot(self.gemm, a, b, axes, out, options)
+        contraction = tensordot(a, b, axes, out, options)
+        return contraction.of(self.gemm(contraction.a, contraction.b, **contraction.options))
 
     @overload
     def einsum(self, subscripts: str, a: Host, b: Operand, **options: Unpack[ProductOptions]) -> Array: ...
@@ -246,30 +244,13 @@ class Client:
         like numpy.einsum, computed as one product of matrices or one batch of products. The other arguments,
         and the rules for copies and for resident Tensors, are those of tensordot(). ValueError: a letter is in
         one array only and not in the result; reduce() sums over that dimension."""
-        return einsum(self.gemm, subscripts, a, b, out, options)
+        contraction = einsum(subscripts, a, b, out, options)
+        return contraction.of(self.gemm(contraction.a, contraction.b, **contraction.options))
 
-    def gemm_job(self, a: Operand, b: Operand, *, out: Any = None, out_dtype: Any = None,
-                 alpha: float = 1.0, beta: float = 0.0,
-                 c: Operand | None = None, bias: Operand | None = None, act: Act = "none",
-                 precision: Precision = "full",
-                 verify: bool = False, priority: int = 4, timeout: float | None = None,
-                 kernel: str | None = None, scales: Scales = "none", a_scale: Operand | None = None,
-                 b_scale: Operand | None = None) -> Job:
+    def gemm_job(self, a: Operand, b: Operand, **options: Unpack[GemmOptions]) -> Job:
         """Hands a product in as a job and returns at once; the arguments are those of gemm(). An array in
         ``out`` is filled by result()."""
-        product = Product(a, b, out, out_dtype, bias, c, alpha, beta, act, scales, a_scale, b_scale)
-        if product.is_empty:
-            raise ValueError("a dimension is 0, and such a product cannot be a job")
-        return self._job("/gemm", product_parameters(product, precision, verify, priority, timeout, kernel),
-                         product.sent, product.result)
-
-    def _job(self, path: str, parameters: dict[str, Any], operands: list[Array],
-             result: Result) -> Job:
-        answer = self._http.request("POST", path, parameters, operands, timeout=self.timeout,
-                                    headers={"Prefer": "respond-async"}, repeatable=False)
-        if answer.status != 202:
-            raise ProtocolError("the daemon keeps no jobs", status=answer.status)
-        return Job(self, description(answer)["id"], result)
+        return Job(self, *self._run(self._plans.gemm_job(a, b, **options)))
 
     @overload
     def attention(self, q: Host | Tensor, k: Operand, v: Operand, *, lse: Literal[False] = False,
@@ -322,9 +303,9 @@ class Client:
 
         The errors are those of gemm().
         """
-        operands = Attention(q, k, v, lens_q, lens_kv, layout, mask, slopes, sinks, ragged)
-        timeout = self.timeout if timeout is None else timeout
         if self._library and priority in library.PRIORITIES:
+            operands = Attention(q, k, v, lens_q, lens_kv, layout, mask, slopes, sinks, ragged)
+            timeout = self.timeout if timeout is None else timeout
             result: Array = np.empty(operands.shape, operands.result_type)
             sums = (np.empty((operands.entries_apart, operands.heads, operands.sq), np.float32)
                     if lse else None)
@@ -332,35 +313,15 @@ class Client:
                                     softcap=softcap, priority=priority, timeout=timeout,
                                     kernel=kernel, offset=offset, window_right=window_right)
             return like(q)(result) if sums is None else (like(q)(result), like(q)(sums))
-        parameters = attention_parameters(operands.parameters(), causal, window, scale, softcap, priority, timeout,
-                                          kernel, offset, window_right)
-        return self._attend(q, parameters, operands.sent, operands.shape,
-                            (operands.entries_apart, operands.heads, operands.sq) if lse else None, timeout)
+        return self._run(self._plans.attention(
+            q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, layout=layout, lens_q=lens_q,
+            lens_kv=lens_kv, mask=mask, offset=offset, lse=lse, priority=priority, timeout=timeout, kernel=kernel,
+            window_right=window_right, slopes=slopes, sinks=sinks, ragged=ragged))
 
-    def _attend(self, q: Any, parameters: dict[str, Any], sent: list[Array], shape: tuple[int, ...],
-                lse_shape: tuple[int, ...] | None, timeout: float) -> Any:
-        """Computes an attention over HTTP, with lse unless its shape is None."""
-        if lse_shape is None:
-            return like(q)(self._compute("/attention", parameters, sent, timeout).reshape(shape))
-        answer = self._http.request("POST", "/attention", {**parameters, "lse": 1}, sent, timeout=timeout,
-                                    headers={"Accept": "application/vnd.safetensors"})
-        found = from_safetensors(bytes(answer.body))
-        return like(q)(found["o"].reshape(shape)), like(q)(found["lse"].reshape(lse_shape))
-
-    def attention_job(self, q: Operand, k: Operand, v: Operand, *, causal: bool = False,
-                      window: int | None = None, scale: float | None = None, softcap: float = 0.0,
-                      layout: Layout = "bhsd", lens_q: Any = None, lens_kv: Any = None,
-                      priority: int = 4, timeout: float | None = None,
-                      kernel: str | None = None, mask: Any = None,
-                      offset: int | None = None, window_right: int | None = None, slopes: Any = None,
-                      sinks: Any = None, ragged: bool = False) -> Job:
+    def attention_job(self, q: Operand, k: Operand, v: Operand, **options: Unpack[AttentionOptions]) -> Job:
         """Hands an attention in as a job and returns at once; the arguments are those of
-        attention()."""
-        operands = Attention(q, k, v, lens_q, lens_kv, layout, mask, slopes, sinks, ragged)
-        return self._job("/attention",
-                         attention_parameters(operands.parameters(), causal, window, scale, softcap, priority,
-                                              timeout, kernel, offset, window_right),
-                         operands.sent, Result(operands.shape, operands.result_type, None, q))
+        attention() without lse."""
+        return Job(self, *self._run(self._plans.attention_job(q, k, v, **options)))
 
     @overload
     def conv2d(self, x: Host, w: Operand, **options: Unpack[ConvOptions]) -> Array: ...
@@ -393,24 +354,19 @@ class Client:
 
         The errors are those of gemm().
         """
-        timeout = self.timeout if timeout is None else timeout
-        convolution = Convolution(
+        return self._run(self._plans.conv2d(
             x, w, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout,
             w_layout=w_layout, bias=bias, out=out, out_dtype=out_dtype, alpha=alpha, act=act,
-            precision=precision, priority=priority, timeout=timeout, kernel=kernel)
-        return convolution.result.of(self._compute("/conv2d", convolution.parameters, convolution.sent, timeout))
+            precision=precision, priority=priority, timeout=timeout, kernel=kernel))
 
     def conv2d_job(self, x: Operand, w: Operand, **options: Unpack[ConvOptions]) -> Job:
         """Hands a convolution in as a job and returns at once; the arguments are those of conv2d()."""
-        convolution = Convolution(x, w, **options)
-        return self._job("/conv2d", convolution.parameters, convolution.sent, convolution.result)
+        return Job(self, *self._run(self._plans.conv2d_job(x, w, **options)))
 
     def conv2d_store(self, name: str, x: Operand, w: Operand, **options: Unpack[ConvOptions]) -> Tensor:
         """Computes a convolution that stays on the daemon's device under a name; the other arguments
         are those of conv2d(). NoRoom: the device has no room for it."""
-        convolution = Convolution(x, w, **options)
-        return self._store(name, "/conv2d", convolution.parameters, convolution.sent, convolution.result,
-                           options.get("timeout"))
+        return self._run(self._plans.conv2d_store(name, x, w, **options))
 
     @overload
     def reduce(self, x: Host | Tensor, op: ReduceName = "sum", **options: Unpack[ReduceOptions]) -> Array: ...
@@ -451,33 +407,20 @@ class Client:
 
         The other errors are those of gemm().
         """
-        options = {"axis": axis, "keepdims": keepdims, "out": out, "out_dtype": out_dtype}
-        settings: dict[str, Any] = {"priority": priority, "timeout": self.timeout if timeout is None else timeout,
-                                    "kernel": kernel}
-        if op in ("std", "var"):
-            return deviation(self.get, partial(self.reduce, **settings), x, op, ddof=ddof, **options)
-        if ddof:
-            raise ValueError(f"ddof is {ddof}; it belongs to std and var")
-        if op == "prod":
-            return host_product(self.get, x, **options)
-        reduction = Reduction(self.get, x, op, **options, **settings)
-        return reduction.result.of(reduction.empty() if reduction.is_empty else self._compute(
-            "/reduce", reduction.parameters, reduction.sent, settings["timeout"]))
+        return self._run(self._plans.reduce(x, op, axis=axis, keepdims=keepdims, ddof=ddof, out=out, out_dtype=out_dtype,
+                                            priority=priority, timeout=timeout, kernel=kernel))
 
     def reduce_job(self, x: Operand, op: ReduceName = "sum", **options: Any) -> Job:
         """Hands a reduction in as a job and returns at once; the arguments are those of reduce(), which
         alone has std, var and prod."""
-        reduction = Reduction(self.get, x, op, **options)
-        return self._job("/reduce", reduction.parameters, reduction.sent, reduction.result)
+        return Job(self, *self._run(self._plans.reduce_job(x, op, **options)))
 
     def reduce_store(self, name: str, x: Operand, op: ReduceName = "sum", **options: Any) -> Tensor:
         """Reduces an array to one that stays on the daemon's device under a name; the other arguments
         are those of reduce(), which alone has std, var and prod. A tensor of no dimensions has the shape
         (1,). Sums of int8 and int32 are int32 and wrap modulo 2^32. NoRoom: the device has no room for
         it."""
-        reduction = Reduction(self.get, x, op, stays=True, **options)
-        return self._store(name, "/reduce", reduction.parameters, reduction.sent, reduction.result,
-                           options.get("timeout"))
+        return self._run(self._plans.reduce_store(name, x, op, **options))
 
     @overload
     def softmax(self, x: Host | Tensor, **options: Unpack[SoftmaxOptions]) -> Array: ...
@@ -501,70 +444,31 @@ class Client:
 
         The errors are those of gemm().
         """
-        timeout = self.timeout if timeout is None else timeout
-        softmax = Softmax(x, axis=axis, scale=scale, log=log, lens=lens, out=out, out_dtype=out_dtype,
-                          priority=priority, timeout=timeout, kernel=kernel)
-        return softmax.result.of(softmax.empty() if softmax.is_empty else self._compute(
-            "/softmax", softmax.parameters, softmax.sent, timeout))
+        return self._run(self._plans.softmax(x, axis=axis, scale=scale, log=log, lens=lens, out=out, out_dtype=out_dtype,
+                                             priority=priority, timeout=timeout, kernel=kernel))
 
     def softmax_job(self, x: Operand, **options: Unpack[SoftmaxOptions]) -> Job:
         """Hands a softmax in as a job and returns at once; the arguments are those of softmax()."""
-        softmax = Softmax(x, **options)
-        return self._job("/softmax", softmax.parameters, softmax.sent, softmax.result)
+        return Job(self, *self._run(self._plans.softmax_job(x, **options)))
 
     def softmax_store(self, name: str, x: Operand, **options: Unpack[SoftmaxOptions]) -> Tensor:
         """Computes a softmax over the last dimension that stays on the daemon's device under a name; the
         other arguments are those of softmax(). NoRoom: the device has no room for it."""
-        softmax = Softmax(x, stays=True, **options)
-        return self._store(name, "/softmax", softmax.parameters, softmax.sent, softmax.result,
-                           options.get("timeout"))
-
-    def _compute(self, path: str, parameters: dict[str, Any], operands: list[Array], timeout: float) -> Array:
-        return computed(self._http.request("POST", path, parameters, operands, timeout=timeout, result=True))
-
-    def _store(self, name: str, path: str, parameters: dict[str, Any], operands: list[Array],
-               result: Result, timeout: float | None) -> Tensor:
-        if result.out is not None:
-            raise TypeError("out is an array; a result that stays on the daemon's device fills none")
-        timeout = self.timeout if timeout is None else timeout
-        parameters = {"timeout_ms": milliseconds("timeout", timeout), **parameters, "store": name}
-        answer = self._http.request("POST", path, parameters, operands, timeout=timeout)
-        return Tensor.described(description(answer), self)
+        return self._run(self._plans.softmax_store(name, x, **options))
 
     def jobs(self) -> list[JobStatus]:
         """Lists the jobs of the client's tenant, the newest first."""
-        return [job_status(one) for one in self._pages("/jobs")]
-
-    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
-        """Returns the descriptions on all pages of a list. The member that has them is called as its path."""
-        after: str | None = ""
-        while after is not None:
-            page = self._json("GET", path, {"after": after} if after else {})
-            yield from page[path[1:]]
-            after = page["next"]
+        return self._run(self._plans.jobs())
 
     def job(self, id: str) -> Job:
         """Returns a job that was handed in elsewhere. Nothing is sent: a method of the job finds out
         whether there is such a job."""
         return Job(self, id)
 
-    def gemm_store(self, name: str, a: Operand, b: Operand, *, out: Any = None, out_dtype: Any = None,
-                   alpha: float = 1.0, beta: float = 0.0, c: Operand | None = None,
-                   bias: Operand | None = None, act: Act = "none",
-                   precision: Precision = "full", verify: bool = False, priority: int = 4,
-                   timeout: float | None = None, kernel: str | None = None,
-                   scales: Scales = "none", a_scale: Operand | None = None, b_scale: Operand | None = None) -> Tensor:
+    def gemm_store(self, name: str, a: Operand, b: Operand, **options: Unpack[GemmOptions]) -> Tensor:
         """Computes a product that stays on the daemon's device under a name; the other arguments are
         those of gemm(). NoRoom: the device has no room for it."""
-        product = Product(a, b, out, out_dtype, bias, c, alpha, beta, act, scales, a_scale, b_scale)
-        if product.is_empty:
-            raise ValueError("a dimension is 0, and such a product cannot be stored")
-        if product.result.dtype != DTYPES[product.out]:
-            raise TypeError(f"the product would have the type {product.result.dtype}, which no resident tensor has; "
-                            "convert a and b with astype()")
-        timeout = self.timeout if timeout is None else timeout
-        return self._store(name, "/gemm", product_parameters(product, precision, verify, priority, timeout, kernel),
-                           product.sent, product.result, timeout)
+        return self._run(self._plans.gemm_store(name, a, b, **options))
 
     def put(self, name: str, array: Operand, *, evictable: bool = False, scale: Operand | None = None,
             contiguous: bool = False) -> Tensor:
@@ -574,109 +478,52 @@ class Client:
         if type and shape are equal. `scale` is an array of scales that belong to it, with which products use it
         (``scales`` of gemm()). With `contiguous` the array is always sent, and the device keeps the
         rows one after another, as conv2d() wants a resident ``x``. NoRoom: the device has no room for it."""
-        found = np.ascontiguousarray(to_numpy("array", array))
-        if not found.size or not found.ndim:
-            raise ValueError(f"the array has the shape {found.shape}; each dimension must be at "
-                             "least 1")
-        scales = None if scale is None else np.ascontiguousarray(to_numpy("scale", scale))
-        held = None if contiguous else self._held(name, found, scales, evictable)
-        if held is not None:
-            return held
-        parameters: dict[str, Any] = {"dtype": NAMES[found.dtype],
-                                      "shape": ",".join(map(str, found.shape))}
-        body: list[Array] = [found]
-        headers: dict[str, str] = {}
-        if scales is not None:
-            parameters, headers = {}, {"Content-Type": "application/vnd.safetensors"}
-            arrays = {"tensor": found, "scale": scales}
-            body = [safetensors_header(arrays), *arrays.values()]
-        if evictable:
-            parameters["evictable"] = 1
-        if contiguous:
-            parameters["contiguous"] = 1
-        answer = self._http.request("PUT", _path(name), parameters, body, timeout=self.timeout,
-                                    headers=headers)
-        return Tensor.described(description(answer), self)
+        return self._run(self._plans.put(name, array, evictable=evictable, scale=scale, contiguous=contiguous))
 
     def put_packed(self, name: str, file: bytes | os.PathLike[str], form: str, *, bits: int | None = None,
                    evictable: bool = False) -> Tensor:
         """Makes packed weights resident under a name, and replaces what had the name. `file` is a safetensors file of
         one layer, or its path; `form` is its format, such as "gptq" or "mxfp4", and `bits` the width of the weights.
         The tensor can be b of products whose a is of float16 or bfloat16. NoRoom: the device has no room for it."""
-        body = np.fromfile(file, np.uint8) if isinstance(file, os.PathLike) else np.frombuffer(file, np.uint8)
-        parameters: dict[str, Any] = {"format": form}
-        if bits is not None:
-            parameters["bits"] = bits
-        if evictable:
-            parameters["evictable"] = 1
-        answer = self._http.request("PUT", _path(name), parameters, [body], timeout=self.timeout,
-                                    headers={"Content-Type": "application/vnd.safetensors"})
-        return Tensor.described(description(answer), self)
+        return self._run(self._plans.put_packed(name, file, form, bits=bits, evictable=evictable))
 
     def get_packed(self, tensor: Tensor | str) -> bytes:
         """Fetches packed weights as a safetensors file, in which every tensor has the bytes that were put. NotFound:
         there is no tensor of the name."""
-        return bytes(self._http.request("GET", _path(tensor), timeout=self.timeout,
-                                        headers={"Accept": "application/vnd.safetensors"}).body)
-
-    def _held(self, name: str, array: Array, scale: Array | None, evictable: bool) -> Tensor | None:
-        """Returns the resident tensor if the name has this one already."""
-        path = _path(name)
-        page = self._json("GET", path.rpartition("/")[0], {"limit": 1, **before(name)})
-        for found in page["tensors"]:
-            if (found["name"] == name and found["dtype"] == NAMES[array.dtype] and "format" not in found
-                    and tuple(found["shape"]) == array.shape and found["evictable"] == evictable
-                    and found["etag"] is not None and found["etag"] == entity_tag(array, scale)):
-                return Tensor.described(found, self)
-        return None
+        return self._run(self._plans.get_packed(tensor))
 
     def get(self, tensor: Tensor | str) -> Array:
         """Fetches a resident tensor, without its scales. NotFound: there is no tensor of the
         name; TypeError: it has packed weights, which are several arrays."""
-        if isinstance(tensor, Tensor) and tensor.format is not None:
-            raise TypeError(f"the tensor {tensor.name} has packed weights, which are several arrays; get_packed() "
-                            "returns their file")
-        if isinstance(tensor, Tensor) and tensor.is_transposed:
-            return self.get(tensor.T).T
-        return computed(self._http.request("GET", _path(tensor), timeout=self.timeout, result=True))
+        return self._run(self._plans.get(tensor))
 
     def get_scaled(self, tensor: Tensor | str) -> tuple[Array, Array | None]:
         """Fetches a resident tensor and its scales, with which put() makes the same tensor. The
         scales are None if it has none. NotFound: there is no tensor of the name."""
-        answer = self._http.request("GET", _path(tensor), timeout=self.timeout,
-                                    headers={"Accept": "application/vnd.safetensors"})
-        found = from_safetensors(bytes(answer.body))
-        return found["tensor"], found.get("scale")
+        return self._run(self._plans.get_scaled(tensor))
 
     def delete(self, tensor: Tensor | str) -> None:
         """Deletes a resident tensor. NotFound: there is no tensor of the name."""
-        self._http.request("DELETE", _path(tensor), timeout=self.timeout)
+        self._run(self._plans.delete(tensor))
 
     def tensors(self) -> list[Tensor]:
         """Lists the resident tensors, by name."""
-        return [Tensor.described(one, self) for one in self._pages("/tensors")]
+        return self._run(self._plans.tensors())
 
     def sequence(self, name: str, kv_heads: int, d: int, *, dv: int | None = None, dtype: Any = np.float16,
                  layers: int = 1) -> Sequence:
         """Creates a sequence of keys and values on the daemon's device, without positions, and replaces the sequence
         that had the name. `d` and `dv` are the sizes of a head's key and value; default: dv = d. NoRoom: the device
         has no room for it."""
-        parameters = {"kv_heads": kv_heads, "d": d, "dv": d if dv is None else dv, "dtype": dtype_name(dtype),
-                      "layers": layers}
-        return Sequence(self, self._json("PUT", sequence_path(name), parameters))
+        return self._run(self._plans.sequence(name, kv_heads, d, dv=dv, dtype=dtype, layers=layers))
 
     def sequences(self) -> list[Sequence]:
         """Lists the sequences, by name."""
-        return [Sequence(self, one) for one in self._pages("/sequences")]
+        return self._run(self._plans.sequences())
 
     def info(self) -> dict[str, Any]:
         """Returns the daemon's description: version, devices, kernels, limits."""
-        return self._json("GET", "/info")
-
-    def _json(self, method: str, path: str,
-              parameters: dict[str, Any] | None = None) -> dict[str, Any]:
-        answer = self._http.request(method, path, parameters, timeout=self.timeout)
-        return description(answer)
+        return self._run(self._plans.json("GET", "/info"))
 
 
 def _identity(b: Any) -> tuple[Any, ...]:
@@ -687,10 +534,3 @@ def _identity(b: Any) -> tuple[Any, ...]:
     if isinstance(b, Tensor):
         return b.name, b.shape, b.dtype, b.is_transposed
     return ()
-
-
-def _path(tensor: Tensor | str) -> str:
-    name = tensor.parameter() if isinstance(tensor, Tensor) else tensor
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a tensor is a {type(name).__name__}; it must be a string")
-    return f"/tensors/{quote(name, safe='')}"

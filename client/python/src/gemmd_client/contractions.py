@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,23 @@ _OPTIONS = ("out_dtype", "alpha", "act", "precision", "verify", "priority", "tim
 Label = Hashable  # of a dimension; dimensions of both arrays with one label are multiplied
 
 
-def tensordot(gemm: Callable[..., Any], a: Any, b: Any, axes: Any, out: Any, options: dict[str, Any]) -> Any:
-    """Returns numpy.tensordot(a, b, axes), computed by `gemm`."""
+class Contraction:
+    """The product of matrices that a sum of products is: its operands `a` and `b`, the `options` of gemm() for it, and in
+    `of()` what becomes of the product."""
+
+    def __init__(self, a: Array | Tensor, b: Array | Tensor, options: dict[str, Any], shape: tuple[int, ...],
+                 axes: tuple[int, ...], original: Any, out: Array | None) -> None:
+        self.a, self.b, self.options = a, b, options
+        self._shape, self._axes, self._original, self._out = shape, axes, original, out
+
+    def of(self, product: Any) -> Any:
+        """Returns the sums, in an array of the library of the operands or in the one to fill."""
+        found = np.asarray(product)
+        return Result(self._shape, found.dtype, self._out, self._original, self._axes).of(found)
+
+
+def tensordot(a: Any, b: Any, axes: Any, out: Any, options: dict[str, Any]) -> Contraction:
+    """Returns what numpy.tensordot(a, b, axes) is computed by."""
     left, right = _operand("a", a), _operand("b", b)
     rank_a, rank_b = len(left.shape), len(right.shape)
     try:
@@ -42,11 +57,11 @@ def tensordot(gemm: Callable[..., Any], a: Any, b: Any, axes: Any, out: Any, opt
     if len(set(labels_b)) < rank_b or len({place % rank_a for place in summed_a}) < len(summed_a):
         raise ValueError(f"axes is {axes}, which names a dimension twice")
     kept = [label for label in (*labels_a, *labels_b) if not (label in labels_a and label in labels_b)]
-    return _contract(gemm, left, labels_a, right, labels_b, kept, b if isinstance(a, Tensor) else a, out, options)
+    return _contract(left, labels_a, right, labels_b, kept, b if isinstance(a, Tensor) else a, out, options)
 
 
-def einsum(gemm: Callable[..., Any], subscripts: str, a: Any, b: Any, out: Any, options: dict[str, Any]) -> Any:
-    """Returns numpy.einsum(subscripts, a, b), computed by `gemm`."""
+def einsum(subscripts: str, a: Any, b: Any, out: Any, options: dict[str, Any]) -> Contraction:
+    """Returns what numpy.einsum(subscripts, a, b) is computed by."""
     if not isinstance(subscripts, str):
         raise TypeError(f"subscripts is a {type(subscripts).__name__}; it must be a string such as 'ij,jk->ik'")
     left, right = _operand("a", a), _operand("b", b)
@@ -65,7 +80,7 @@ def einsum(gemm: Callable[..., Any], subscripts: str, a: Any, b: Any, out: Any, 
         kept = [*around, *(letter for letter in letters if (term_a + term_b).count(letter) == 1)]
     if len(set(kept)) < len(kept) or not set(kept) <= set(both):
         raise ValueError(f"subscripts is '{subscripts}'; the result must have letters of the arrays, each once")
-    return _contract(gemm, left, labels_a, right, labels_b, kept, b if isinstance(a, Tensor) else a, out, options)
+    return _contract(left, labels_a, right, labels_b, kept, b if isinstance(a, Tensor) else a, out, options)
 
 
 def _operand(name: str, value: Any) -> Array | Tensor:
@@ -103,9 +118,9 @@ def _labelled(name: str, operand: Array | Tensor, term: str) -> tuple[Array | Te
     return operand, labels
 
 
-def _contract(gemm: Callable[..., Any], a: Array | Tensor, labels_a: list[Label], b: Array | Tensor,
-              labels_b: list[Label], kept: list[Label], original: Any, out: Any, options: dict[str, Any]) -> Any:
-    """Returns the array with the dimensions `kept`: products over all labels, summed over the others."""
+def _contract(a: Array | Tensor, labels_a: list[Label], b: Array | Tensor,
+              labels_b: list[Label], kept: list[Label], original: Any, out: Any, options: dict[str, Any]) -> Contraction:
+    """Returns what computes the array with the dimensions `kept`: products over all labels, summed over the others."""
     unknown = [name for name in options if name not in _OPTIONS]
     if unknown:
         raise TypeError(f"{unknown[0]} is no argument; those are out, {', '.join(_OPTIONS)}")
@@ -124,12 +139,10 @@ def _contract(gemm: Callable[..., Any], a: Array | Tensor, labels_a: list[Label]
     summed = [label for label in labels_a if label in labels_b and label not in kept]
     rows = [label for label in labels_a if label not in labels_b]
     columns = [label for label in labels_b if label not in labels_a]
-    product = np.asarray(gemm(_matrices("a", a, labels_a, batch, rows, summed),
-                              _matrices("b", b, labels_b, batch, summed, columns),
-                              **{**options, "out_dtype": chosen}))
     order = [*batch, *rows, *columns]
-    return Result(tuple(sizes[label] for label in order), product.dtype, filled, original,
-                  tuple(order.index(label) for label in kept)).of(product)
+    return Contraction(_matrices("a", a, labels_a, batch, rows, summed), _matrices("b", b, labels_b, batch, summed, columns),
+                       {**options, "out_dtype": chosen}, tuple(sizes[label] for label in order),
+                       tuple(order.index(label) for label in kept), original, filled)
 
 
 def _matrices(name: str, operand: Array | Tensor, labels: list[Label], batch: list[Label], rows: list[Label],

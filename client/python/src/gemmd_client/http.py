@@ -1,7 +1,8 @@
-"""HTTP over TCP, TLS or a Unix socket, on kept connections that threads can share."""
+"""Requests to a daemon, and HTTP over TCP, TLS or a Unix socket, on kept connections that threads can share."""
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import math
@@ -11,9 +12,10 @@ import socket
 import ssl
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from email.message import Message
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import numpy as np
@@ -26,13 +28,48 @@ _PATH_MAX = 107  # bytes of a Unix socket's path, without the zero behind it
 _all: weakref.WeakSet[Transport] = weakref.WeakSet()
 
 
+@dataclass(frozen=True)
+class Request:
+    """A request, and how it is sent.
+
+    Attributes:
+        timeout: seconds, for the request with all its repeats.
+        repeatable: whether the request may be sent again after a connection was lost. If its parameter timeout_ms is
+            longer than the daemon's --max-timeout, a repeatable request is sent without it.
+        result: whether the body of the answer is an array of the shape and type that the answer names.
+    """
+
+    method: str
+    path: str
+    timeout: float
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    operands: Sequence[Array] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = True
+    result: bool = False
+
+
 @dataclass
 class Answer:
     """The answer to a request: its status, its headers, and its body."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: Message
     body: bytes | Array
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A wait of so many seconds between two requests."""
+
+    seconds: float
+
+
+Step = Request | Pause | Callable[[], Any]
+"""A part of a plan: a request, which is answered by an Answer, a pause, or a computation that takes long."""
+T = TypeVar("T")
+Plan = Generator[Step, Any, T]
+"""What a method does, whether it blocks or is a coroutine: yields steps, takes their outcomes, and returns T."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -82,9 +119,8 @@ def _tls_context(ca_file: str | None, cert_file: str | None, key_file: str | Non
     return context
 
 
-class Transport:
-    """Sends requests to one daemon. Any number of threads can use it; each request in flight has a
-    connection of its own. After a fork the child opens connections of its own."""
+class Address:
+    """A daemon's address, what each request to it has, and which of its refusals are followed by a repeat."""
 
     def __init__(self, url: str, token: str | None, ca_file: str | None, cert_file: str | None,
                  key_file: str | None, retries: int) -> None:
@@ -93,29 +129,104 @@ class Transport:
         self.url = url
         self.retries = retries
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._refused_ms: float = math.inf  # the shortest deadline that the daemon found too long
+        self.context: ssl.SSLContext | None = None
+        self.unix_path: str | None = None
+        self.host, self.port, self._prefix = "localhost", 0, ""
+        if url.startswith("unix:"):
+            self.unix_path = url.removeprefix("unix:")
+            if not 1 <= len(os.fsencode(self.unix_path)) <= _PATH_MAX:
+                raise ValueError(f"'{url}' is not an address; the path of a Unix socket has 1 to {_PATH_MAX} "
+                                 "bytes")
+            return
+        parts = _split(url)
+        self.host, self._prefix = parts.hostname or "", parts.path.rstrip("/")
+        self.port = parts.port or (443 if parts.scheme == "https" else 80)
+        if parts.scheme == "https":
+            self.context = _tls_context(ca_file, cert_file, key_file)
+
+    def target(self, request: Request) -> str:
+        """Returns the path and the parameters of a request line."""
+        return self._prefix + request.path + (
+            "?" + urlencode(request.parameters, quote_via=quote) if request.parameters else "")
+
+    def headers(self, request: Request, body_bytes: int) -> dict[str, str]:
+        """Returns the headers of a request, without Host."""
+        fields = {**self._headers, **request.headers}
+        if request.method in ("POST", "PUT"):
+            fields["Content-Length"] = str(body_bytes)
+            fields.setdefault("Content-Type", "application/octet-stream")
+        return fields
+
+    def lost(self) -> ConnectionFailed:
+        """The error of a connection that ended before the answer was complete."""
+        return ConnectionFailed(f"the daemon at {self.url} closed the connection")
+
+    def unreachable(self, error: Exception) -> ConnectionFailed:
+        """The error of a connection that could not be made, or that failed."""
+        return ConnectionFailed(f"the daemon at {self.url} cannot be reached: {_reason(error)}")
+
+    def not_http(self) -> ProtocolError:
+        """The error of an answer that is none of HTTP/1.1."""
+        return ProtocolError(f"{self.url} does not speak HTTP/1.1")
+
+
+class Attempts:
+    """The repeats of one request. `request` is what is sent next."""
+
+    def __init__(self, address: Address, request: Request) -> None:
+        if request.repeatable and request.parameters.get("timeout_ms", 0) >= address._refused_ms:
+            request = _untimed(request)
+        self.request = request
+        self._address, self._attempt = address, 0
+        self._until = time.monotonic() + request.timeout
+
+    def left(self) -> float:
+        """Returns the seconds that are left. Timeout: there are none."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise self._late()
+        return left
+
+    def _late(self) -> Timeout:
+        return Timeout(f"there was no result within {self.request.timeout:g} s")
+
+    def rest(self, error: GemmdError | TimeoutError) -> float:
+        """Returns the seconds to wait before the request is repeated after an error; raises the error if it is not."""
+        if not isinstance(error, GemmdError):
+            raise self._late() from error
+        request = self.request
+        if (request.repeatable and "timeout_ms" in request.parameters
+                and (error.status, error.field) == (400, "timeout_ms")):
+            self._address._refused_ms = request.parameters["timeout_ms"]
+            self.request = _untimed(request)
+            return 0.0
+        may = error.retriable and error.status != 409 and (request.repeatable or error.status != 0)
+        rest = error.retry_after + random.uniform(0, min(5.0, 0.05 * 2**self._attempt))
+        if not may or self._attempt >= self._address.retries or time.monotonic() + rest > self._until:
+            raise error
+        self._attempt += 1
+        return rest
+
+
+class Transport:
+    """Sends requests to one daemon. Any number of threads can use it; each request in flight has a
+    connection of its own. After a fork the child opens connections of its own."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
         self._idle: list[http.client.HTTPConnection] = []
         self._closed = False
         self._abandoned: list[http.client.HTTPConnection] = []
-        self._refused_ms: float = math.inf  # the shortest deadline that the daemon found too long
-        if url.startswith("unix:"):
-            path = url.removeprefix("unix:")
-            if not 1 <= len(os.fsencode(path)) <= _PATH_MAX:
-                raise ValueError(f"'{url}' is not an address; the path of a Unix socket has 1 to {_PATH_MAX} "
-                                 "bytes")
-            self._prefix = ""
-            self._open: Callable[[float], http.client.HTTPConnection] = (
-                lambda timeout: _UnixConnection(path, timeout))
-        else:
-            parts = _split(url)
-            host, port = parts.hostname or "", parts.port
-            self._prefix = parts.path.rstrip("/")
-            if parts.scheme == "https":
-                context = _tls_context(ca_file, cert_file, key_file)
-                self._open = lambda timeout: http.client.HTTPSConnection(
-                    host, port, timeout=timeout, context=context)
-            else:
-                self._open = lambda timeout: http.client.HTTPConnection(host, port, timeout=timeout)
         _all.add(self)
+
+    def _open(self, timeout: float) -> http.client.HTTPConnection:
+        at = self.address
+        if at.unix_path is not None:
+            return _UnixConnection(at.unix_path, timeout)
+        if at.context is not None:
+            return http.client.HTTPSConnection(at.host, at.port, timeout=timeout, context=at.context)
+        return http.client.HTTPConnection(at.host, at.port, timeout=timeout)
 
     def close(self) -> None:
         """Closes the connections; those that are in use when their requests have ended."""
@@ -128,55 +239,44 @@ class Transport:
         self._abandoned += self._idle
         self._idle = []
 
-    def request(self, method: str, path: str, parameters: Mapping[str, Any] | None = None,
-                operands: Sequence[Array] = (), *, timeout: float,
-                headers: Mapping[str, str] | None = None, repeatable: bool = True,
-                result: bool = False) -> Answer:
-        """Sends a request, and repeats it while the daemon refuses it for the moment.
+    def run(self, plan: Plan[T]) -> T:
+        """Carries out a plan and returns its outcome."""
+        try:
+            step = next(plan)
+            while True:
+                try:
+                    outcome = self._take(step)
+                except Exception as error:
+                    step = plan.throw(error)
+                else:
+                    step = plan.send(outcome)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
-        `timeout` is in seconds and includes all repeats. With `result` the body of the answer is
-        an array of the shape and type that the answer names. If the parameter timeout_ms is longer than the
-        daemon's --max-timeout, a request that is repeatable is sent without it. RuntimeError: close() was
-        called.
-        """
+    def _take(self, step: Step) -> Any:
+        if isinstance(step, Request):
+            return self.request(step)
+        if isinstance(step, Pause):
+            return time.sleep(step.seconds)
+        return step()
+
+    def request(self, request: Request) -> Answer:
+        """Sends a request, and repeats it while the daemon refuses it for the moment. RuntimeError: close() was
+        called."""
         if self._closed:
             raise RuntimeError("the client is closed")
-        if repeatable and parameters and parameters.get("timeout_ms", 0) >= self._refused_ms:
-            parameters = _untimed(parameters)
-        until = time.monotonic() + timeout
-        attempt = 0
+        attempts = Attempts(self.address, request)
         while True:
-            left = until - time.monotonic()
-            if left <= 0:
-                raise Timeout(f"there was no result within {timeout:g} s")
             try:
-                return self._attempt(method, path, parameters, operands, left, headers, result,
-                                     repeatable)
-            except GemmdError as error:
-                if (repeatable and parameters and "timeout_ms" in parameters
-                        and (error.status, error.field) == (400, "timeout_ms")):
-                    self._refused_ms = parameters["timeout_ms"]
-                    parameters = _untimed(parameters)
-                    continue
-                may = error.retriable and error.status != 409 and (
-                    repeatable or error.status != 0)
-                rest = error.retry_after + random.uniform(0, min(5.0, 0.05 * 2**attempt))
-                if not may or attempt >= self.retries or time.monotonic() + rest > until:
-                    raise
-            except TimeoutError as error:
-                raise Timeout(f"there was no result within {timeout:g} s") from error
-            time.sleep(rest)
-            attempt += 1
+                return self._attempt(attempts.request, attempts.left())
+            except (GemmdError, TimeoutError) as error:
+                time.sleep(attempts.rest(error))
 
-    def _attempt(self, method: str, path: str, parameters: Mapping[str, Any] | None,
-                 operands: Sequence[Array], left: float, headers: Mapping[str, str] | None,
-                 result: bool, repeatable: bool) -> Answer:
-        parts = [octets(operand) for operand in operands]
-        target = self._prefix + path + ("?" + urlencode(parameters, quote_via=quote) if parameters else "")
-        fields = {**self._headers, **(headers or {})}
-        if method in ("POST", "PUT"):
-            fields["Content-Length"] = str(sum(part.nbytes for part in parts))
-            fields.setdefault("Content-Type", "application/octet-stream")
+    def _attempt(self, request: Request, left: float) -> Answer:
+        parts = [octets(operand) for operand in request.operands]
+        target = self.address.target(request)
+        fields = self.address.headers(request, sum(part.nbytes for part in parts))
         while True:
             kept = True
             try:
@@ -187,29 +287,28 @@ class Transport:
                 if connection.sock is not None:
                     connection.sock.settimeout(left)
                 try:
-                    connection.request(method, target, body=iter(parts) if parts else None,
+                    connection.request(request.method, target, body=iter(parts) if parts else None,
                                        headers=fields)
                 except (BrokenPipeError, ConnectionResetError):
                     if connection.sock is None:
                         raise
                     # The daemon may have refused the request before it had read the whole body.
                 response = connection.getresponse()
-                answer = self._read(response, result)
+                answer = self._read(response, request.result)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
                 connection.close()
-                if kept and repeatable:  # The daemon had closed the connection while it was idle.
+                if kept and request.repeatable:  # The daemon had closed the connection while it was idle.
                     continue
-                raise ConnectionFailed(f"the daemon at {self.url} closed the connection") from error
+                raise self.address.lost() from error
             except TimeoutError:
                 connection.close()
                 raise
             except (http.client.BadStatusLine, http.client.UnknownProtocol) as error:
                 connection.close()
-                raise ProtocolError(f"{self.url} does not speak HTTP/1.1") from error
+                raise self.address.not_http() from error
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
-                raise ConnectionFailed(
-                    f"the daemon at {self.url} cannot be reached: {_reason(error)}") from error
+                raise self.address.unreachable(error) from error
             except BaseException:
                 connection.close()
                 raise
@@ -218,28 +317,37 @@ class Transport:
             else:
                 self._idle.append(connection)
             if answer.status >= 400:
-                raise _failure(answer)
+                raise failure(answer)
             return answer
 
     @staticmethod
     def _read(response: http.client.HTTPResponse, result: bool) -> Answer:
         headers = response.headers
-        shape, dtype = headers.get("Gemmd-Shape"), headers.get("Gemmd-Dtype")
-        if not result or response.status != 200 or shape is None or dtype is None:
-            return Answer(response.status, dict(headers.items()), response.read())
-        if dtype not in DTYPES:
-            raise ProtocolError(f"the answer has the type '{dtype}', which the client does not know")
-        array = np.empty([int(length) for length in shape.split(",")], DTYPES[dtype])
+        array = array_for(response.status, headers, response.length) if result else None
+        if array is None:
+            return Answer(response.status, headers, response.read())
         room, at = octets(array), 0
-        if response.length is not None and response.length != room.nbytes:
-            raise ProtocolError("the answer has another length than its shape says")
         while at < room.nbytes:
             count = response.readinto(room[at:])
             if not count:
                 raise http.client.IncompleteRead(b"", room.nbytes - at)
             at += count
         response.read()
-        return Answer(response.status, dict(headers.items()), array)
+        return Answer(response.status, headers, array)
+
+
+def array_for(status: int, headers: Message, length: int | None) -> Array | None:
+    """Returns an array for the body of an answer, which is that long if the length is known; None if the answer has no
+    array. ProtocolError: its shape, type and length contradict each other."""
+    shape, dtype = headers.get("Gemmd-Shape"), headers.get("Gemmd-Dtype")
+    if status != 200 or shape is None or dtype is None:
+        return None
+    if dtype not in DTYPES:
+        raise ProtocolError(f"the answer has the type '{dtype}', which the client does not know")
+    array = np.empty([int(extent) for extent in shape.split(",")], DTYPES[dtype])
+    if length is not None and length != array.nbytes:
+        raise ProtocolError("the answer has another length than its shape says")
+    return array
 
 
 def computed(answer: Answer) -> Array:
@@ -263,16 +371,21 @@ def description(answer: Answer) -> dict[str, Any]:
 
 def _reason(error: Exception) -> str:
     """Returns why a connection failed."""
-    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
-        return "there is no TLS there; the address of a daemon that does not speak https begins with http://"
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":
+            return "there is no TLS there; the address of a daemon that does not speak https begins with http://"
+    elif isinstance(error, OSError) and error.errno is not None and error.errno in errno.errorcode:
+        return os.strerror(error.errno)
     return str(getattr(error, "strerror", None) or error)
 
 
-def _untimed(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in parameters.items() if name != "timeout_ms"}
+def _untimed(request: Request) -> Request:
+    return replace(request, parameters={name: value for name, value in request.parameters.items()
+                                        if name != "timeout_ms"})
 
 
-def _failure(answer: Answer) -> GemmdError:
+def failure(answer: Answer) -> GemmdError:
+    """Returns the error that an answer with a status from 400 on describes."""
     try:
         problem = json.loads(bytes(answer.body))
         code = str(problem["type"]).rpartition(":")[2]

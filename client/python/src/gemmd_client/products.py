@@ -196,6 +196,11 @@ class Product:
                 if isinstance(part, np.ndarray)]
 
     @property
+    def out_type(self) -> np.dtype[Any]:
+        """The type in which the daemon answers."""
+        return DTYPES[self.out]
+
+    @property
     def is_empty(self) -> bool:
         """Whether a dimension is 0."""
         return not (self.m and self.n and self.k and self.batch)
@@ -234,8 +239,8 @@ def _operand(name: str, value: Any) -> tuple[Any, bool, tuple[int, ...]]:
     return kept, turned, array.shape
 
 
-def product_parameters(product: Product, precision: str, verify: bool, priority: int, timeout: float | None,
-                       kernel: str | None) -> dict[str, Any]:
+def product_parameters(product: Product, precision: str = "full", verify: bool = False, priority: int = 4,
+                       timeout: float | None = None, kernel: str | None = None) -> dict[str, Any]:
     """Returns the parameters of a request; the arguments are those of Client.gemm()."""
     parameters: dict[str, Any] = {"m": product.m, "n": product.n, "k": product.k,
                                   "dtype": product.dtype, "out": product.out}

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .arrays import DTYPES, NAMES, Array, refuse_subclass, to_numpy
+from .http import Plan
 from .results import EXACT, Result, wanted
 from .seconds import milliseconds
 from .tensors import Tensor
@@ -74,12 +75,16 @@ def _narrow(x: Array) -> Array:
     return x.astype(np.float64)
 
 
-class Reduction:
-    """An array as it is sent, and what becomes of the answer. `fetch` brings the elements of a resident tensor,
-    which is sent as an array where the daemon has no such reduction of a tensor. With `stays` the result is to be
-    a tensor: its type is one that the daemon has."""
+def needs_elements(x: Any, op: str, axis: Axis) -> bool:
+    """Whether this is a resident tensor, and the daemon has no such reduction of a tensor."""
+    return isinstance(x, Tensor) and (op == "argmin" or len(_axes(axis, x.ndim)) != 1)
 
-    def __init__(self, fetch: Callable[[Tensor], Array], x: Any, op: ReduceName = "sum", *, axis: Axis = -1,
+
+class Reduction:
+    """An array as it is sent, or a resident tensor of which the daemon has this reduction, and what becomes of the answer.
+    With `stays` the result is to be a tensor: its type is one that the daemon has."""
+
+    def __init__(self, x: Any, op: ReduceName = "sum", *, axis: Axis = -1,
                  keepdims: bool = False, out: Any = None, out_dtype: Any = None, priority: int = 4,
                  timeout: float | None = None, kernel: str | None = None, stays: bool = False) -> None:
         filled, chosen = wanted(out, out_dtype)
@@ -91,8 +96,6 @@ class Reduction:
         axes = _axes(axis, len(operand.shape))
         if self._op == "argmax" and axis is not None and len(axes) != 1 and operand.shape:
             raise TypeError(f"axis is {axis}; {op} takes one axis, or None for the index in the flattened array")
-        if isinstance(operand, Tensor) and (len(axes) != 1 or op == "argmin"):
-            operand = fetch(operand)
         shape: tuple[int, ...] = operand.shape
         self._length = math.prod(shape[place] for place in axes)
         kept = tuple(1 if place in axes else size for place, size in enumerate(shape)
@@ -172,12 +175,11 @@ class Reduction:
         return np.full(self.shape, value, self.result.dtype)
 
 
-def product(fetch: Callable[[Tensor], Array], x: Any, *, axis: Axis = -1, keepdims: bool = False,
+def product(x: Any, *, axis: Axis = -1, keepdims: bool = False,
             out: Any = None, out_dtype: Any = None) -> Any:
     """Returns the product over dimensions of an array, which NumPy computes on the host."""
     filled, chosen = wanted(out, out_dtype)
-    operand = _operand(x, REDUCE_TYPES)
-    array = fetch(operand) if isinstance(operand, Tensor) else operand
+    array = to_numpy("x", x, REDUCE_TYPES, "iub")
     narrow = array.dtype.kind not in "iub" and array.dtype != np.float64
     found = np.asarray(np.prod(array, axis=_axes(axis, array.ndim), keepdims=keepdims,
                                dtype=np.float32 if narrow else None))
@@ -185,19 +187,18 @@ def product(fetch: Callable[[Tensor], Array], x: Any, *, axis: Axis = -1, keepdi
     return Result(found.shape, final, filled, x).of(found.astype(final))
 
 
-def deviation(fetch: Callable[[Tensor], Array], reduce: Callable[..., Any], x: Any, op: str, *, axis: Axis,
-              keepdims: bool, ddof: float, out: Any, out_dtype: Any) -> Any:
+def deviation(reduce: Callable[..., Plan[Any]], x: Any, op: str, *, axis: Axis,
+              keepdims: bool, ddof: float, out: Any, out_dtype: Any) -> Plan[Any]:
     """Returns the standard deviation or the variance over dimensions of an array: the mean, and the norm of the
     differences from it, both computed by `reduce`."""
     filled, chosen = wanted(out, out_dtype)
-    operand = _operand(x, REDUCE_TYPES)
-    array = fetch(operand) if isinstance(operand, Tensor) else operand
+    array = to_numpy("x", x, REDUCE_TYPES, "iub")
     whole = array.dtype.kind in "iub"
     final = DTYPES[chosen] if chosen else np.dtype(np.float64) if whole else array.dtype
     array = array.astype(np.float64 if whole or array.dtype == np.float64 else np.float32, copy=False)
     places = _axes(axis, array.ndim)
-    mean = reduce(array, "mean", axis=places, keepdims=True)
-    norm = np.asarray(reduce(array - mean, "norm2", axis=places, keepdims=keepdims))
+    mean = yield from reduce(array, "mean", axis=places, keepdims=True)
+    norm = np.asarray((yield from reduce(array - mean, "norm2", axis=places, keepdims=keepdims)))
     free = norm.dtype.type(max(math.prod(array.shape[place] for place in places) - ddof, 0))
     found = np.asarray(norm / np.sqrt(free) if op == "std" else norm * norm / free)
     return Result(found.shape, final, filled, x).of(found.astype(final))

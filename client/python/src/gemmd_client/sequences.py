@@ -9,7 +9,7 @@ import numpy as np
 
 from .arrays import DTYPES, Array, to_numpy
 from .attention import ATTENTION_TYPES, Layout, attention_parameters, check_layout, masked, of_heads
-from .http import description
+from .http import Plan
 from .tables import table
 
 if TYPE_CHECKING:
@@ -88,7 +88,11 @@ class Sequence:
 
     def refresh(self) -> None:
         """Asks the daemon for the lengths. NotFound: there is no sequence of the name."""
-        self._take(self._client._json("GET", self._path()))
+        self._client._run(self._ask("GET"))
+
+    def _ask(self, method: str, part: str = "", **options: Any) -> Plan[None]:
+        """Sends one request, and takes the description that is its answer."""
+        self._take((yield from self._client._plans.json(method, self._path(part), **options)))
 
     def append(self, k: Any, v: Any, *, layer: int = 0, position: int | None = None, layout: Layout = "bhsd") -> None:
         """Appends the keys and values of positions to a layer, all of them or none.
@@ -102,12 +106,13 @@ class Sequence:
             errors.Conflict: another request is appending to the layer.
             errors.NoRoom: the device has no room for the positions.
         """
+        self._client._run(self._append(k, v, layer, position, layout))
+
+    def _append(self, k: Any, v: Any, layer: int, position: int | None, layout: Layout) -> Plan[None]:
         keys, values, _ = self._pair(k, v, layout)
         parameters = {"position": self.lengths[layer] if position is None else position, "layer": layer,
                       "layout": layout}
-        answer = self._client._http.request("POST", self._path("/append"), parameters, [keys, values],
-                                            timeout=self._client.timeout)
-        self._take(description(answer))
+        yield from self._ask("POST", "/append", parameters=parameters, operands=[keys, values])
 
     def attention(self, q: Any, k: Any = None, v: Any = None, *, layer: int = 0, position: int | None = None,
                   skv: int | None = None, causal: bool = False, window: int | None = None,
@@ -125,6 +130,14 @@ class Sequence:
 
         The other arguments are those of Client.attention(), and the errors also those of append().
         """
+        return self._client._run(self._attention(
+            q, k, v, layer=layer, position=position, skv=skv, layout=layout, mask=mask, lse=lse, timeout=timeout,
+            causal=causal, window=window, scale=scale, softcap=softcap, offset=offset, priority=priority, kernel=kernel,
+            window_right=window_right, slopes=slopes, sinks=sinks))
+
+    def _attention(self, q: Any, k: Any = None, v: Any = None, *, layer: int = 0, position: int | None = None,
+                   skv: int | None = None, layout: Layout = "bhsd", mask: Any = None, slopes: Any = None,
+                   sinks: Any = None, lse: bool = False, timeout: float | None = None, **options: Any) -> Plan[Any]:
         if (k is None) != (v is None):
             raise ValueError("k and v must be given together")
         queries = self._operand("q", q, None, self.d, layout)
@@ -151,11 +164,10 @@ class Sequence:
             bias, settings = masked(mask, self.dtype, (1, heads, sq, seen))
             sizes |= settings
             sent.append(bias)
-        parameters = attention_parameters(sizes, causal, window, scale, softcap, priority, timeout, kernel, offset,
-                                          window_right)
-        shape = (*queries.shape[:2], self.dv)
-        found = self._client._attend(q, parameters, sent, shape, (heads, sq) if lse else None,
-                                     self._client.timeout if timeout is None else timeout)
+        parameters = attention_parameters(sizes, timeout=timeout, **options)
+        plans = self._client._plans
+        found = yield from plans.attend(q, parameters, sent, (*queries.shape[:2], self.dv), (heads, sq) if lse else None,
+                                        plans.timeout(timeout))
         if k is not None:
             self.lengths[layer] = max(self.lengths[layer], seen)
         return found
@@ -167,11 +179,14 @@ class Sequence:
         Raises:
             errors.PreconditionFailed: the layer has no such positions.
         """
+        return self._client._run(self._kv(position, count, layer, layout))
+
+    def _kv(self, position: int, count: int | None, layer: int, layout: Layout) -> Plan[tuple[Array, Array]]:
         check_layout(layout)
         parameters = {"position": position, "layer": layer, "layout": layout}
         if count is not None:
             parameters["count"] = count
-        answer = self._client._http.request("GET", self._path("/kv"), parameters, timeout=self._client.timeout)
+        answer = yield from self._client._plans.answer("GET", self._path("/kv"), parameters=parameters)
         both = np.frombuffer(bytearray(answer.body), self.dtype)
         found = both.size // (self.kv_heads * (self.d + self.dv))
         parts = np.split(both, [self.kv_heads * found * self.d])
@@ -185,21 +200,26 @@ class Sequence:
             errors.PreconditionFailed: no layer has so many positions.
             errors.Conflict: a request is appending to the sequence.
         """
-        answer = self._client._http.request("POST", self._path("/truncate"), {"length": length}, [],
-                                            timeout=self._client.timeout)
-        self._take(description(answer))
+        self._client._run(self._ask("POST", "/truncate", parameters={"length": length}))
 
     def fork(self, name: str, length: int | None = None) -> Sequence:
         """Creates a sequence with the first `length` positions of each layer, which shares their memory; default: all
         positions. Replaces the sequence that had the name. PreconditionFailed: a layer has fewer positions."""
+        return self._client._run(self._fork(name, length))
+
+    def _fork(self, name: str, length: int | None) -> Plan[Sequence]:
         parameters: dict[str, Any] = {"fork": self.name}
         if length is not None:
             parameters["length"] = length
-        return Sequence(self._client, self._client._json("PUT", sequence_path(name), parameters))
+        found = yield from self._client._plans.json("PUT", sequence_path(name), parameters=parameters)
+        return Sequence(self._client, found)
 
     def delete(self) -> None:
         """Deletes the sequence. NotFound: there is no sequence of the name."""
-        self._client._http.request("DELETE", self._path(), timeout=self._client.timeout)
+        self._client._run(self._delete())
+
+    def _delete(self) -> Plan[None]:
+        yield from self._client._plans.answer("DELETE", self._path())
 
 
 def sequence_path(name: str) -> str:
