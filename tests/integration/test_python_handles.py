@@ -181,6 +181,71 @@ def test_products_of_a_tensor(client, tensor, requests, rng):
         a[:, :3] @ tensor
 
 
+def test_functions_of_numpy_that_the_daemon_computes(client, tensor, requests, rng):
+    w = client.get(tensor)
+    a, stack, out = whole(rng, 3, 6), whole(rng, 2, 3, 6), np.empty(4, np.float32)
+    del requests[:]
+    for found, wanted in ((np.dot(a, tensor), a @ w), (np.dot(tensor, w[0]), w @ w[0]), (np.inner(w, tensor), w @ w.T),
+                          (np.dot(stack, tensor), stack @ w), (np.tensordot(a, tensor, 1), a @ w),
+                          (np.tensordot(stack, tensor, ([2], [0])), stack @ w), (np.einsum("ij,jk", a, tensor), a @ w),
+                          (np.einsum("ij,jk->ik", tensor, w.T, optimize=True), w @ w.T),
+                          (np.mean(tensor, 0), w.mean(0)), (np.mean(tensor, axis=(1,), keepdims=True),
+                                                            w.mean(1, keepdims=True)),
+                          (np.amax(tensor, axis=-1), w.max(-1)), (np.sum(tensor, axis=0, out=out), w.sum(0)),
+                          (np.argmax(tensor, axis=0), w.argmax(0)), (np.argmax(tensor, 1, keepdims=True),
+                                                                     w.argmax(1, keepdims=True))):
+        assert np.array_equal(found, wanted) and found.dtype == wanted.dtype
+    assert np.array_equal(out, w.sum(0))
+    assert (np.shape(tensor), np.ndim(tensor), np.size(tensor), np.size(tensor, 1)) == ((6, 4), 2, 24, 4)
+    assert np.result_type(tensor, np.float64) == np.float64 and np.can_cast(tensor.dtype, np.float64)
+    for like in (np.zeros_like, np.ones_like):
+        assert np.array_equal(like(tensor), like(w)) and like(tensor).dtype == w.dtype
+    assert not any(method == "GET" for method, _ in requests)
+
+
+def test_functions_of_numpy_that_fetch(client, tensor):
+    w = client.get(tensor)
+    for function in (np.sum, np.mean, np.std, np.var, np.prod, np.max, np.argmax, np.argmin, np.median, np.linalg.norm,
+                     np.ravel, np.transpose, np.sort, np.cumsum):
+        assert np.array_equal(function(tensor), function(w)), function
+    for found, wanted in ((np.concatenate([tensor, w]), np.concatenate([w, w])), (np.vstack((w, tensor)), np.vstack((w, w))),
+                          (np.sum(tensor, axis=0, dtype=np.float64), w.sum(0, dtype=np.float64)),
+                          (np.sum(tensor.T, axis=0), w.T.sum(0)), (np.sum(tensor, 0, where=w > 0), w.sum(0, where=w > 0)),
+                          (np.tensordot(w, tensor, 2), np.tensordot(w, w, 2)), (np.dot(2, tensor), 2 * w),
+                          (np.einsum("ij->ji", tensor), w.T), (np.einsum("ij,ij", w, tensor), (w * w).sum()),
+                          (np.where(w > 0, tensor, 0), np.where(w > 0, w, 0))):
+        assert np.array_equal(found, wanted)
+    for call in (lambda: np.dot(w, tensor), lambda: np.tensordot(w, tensor, 1), lambda: np.einsum("ij,jk", w, tensor),
+                 lambda: np.sum(tensor, axis=2)):
+        with pytest.raises(ValueError):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_solvers_of_scipy(client, named, requests, rng, dtype):
+    """They send vectors, and the matrix stays."""
+    linalg = pytest.importorskip("scipy.sparse.linalg")
+    from gemmd_client.scipy import linear_operator
+    root = rng.standard_normal((40, 40))
+    matrix = (root @ root.T + 40 * np.eye(40)).astype(dtype)
+    operator = linear_operator(client.put(named, matrix))
+    close = {np.float64: 1e-9, np.float32: 1e-3}[dtype]
+    x, several = rng.standard_normal(40), rng.standard_normal((40, 3))
+    del requests[:]
+    for found, wanted in ((operator @ x, matrix @ x), (operator.T @ x, matrix.T @ x), (operator @ several, matrix @ several),
+                          (operator.H @ several, matrix.T @ several)):
+        assert np.allclose(found, wanted, rtol=close, atol=close) and found.dtype == dtype
+    assert client.transport == "library" or [path for _, path in requests] == ["/gemm"] * 4
+    solved, status = linalg.cg(operator, x, rtol=close)
+    assert status == 0 and np.allclose(matrix @ solved, x, atol=100 * close)
+    assert np.allclose(linalg.svds(operator, k=2, return_singular_vectors=False),
+                       np.sort(np.linalg.svd(matrix, compute_uv=False)[:2]), rtol=close)
+    with pytest.raises(TypeError, match="SciPy's solvers compute with"):
+        linear_operator(client.put(named, matrix.astype(np.float16)))
+    with pytest.raises(ValueError, match="an operator is a matrix"):
+        linear_operator(client.put(named, matrix[0]))
+
+
 def test_the_transposed_of_a_tensor(client, tensor):
     w = client.get(tensor)
     turned = tensor.T

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,9 @@ _REDUCTIONS = {np.add: "sum", np.maximum: "max", np.minimum: "min"}
 class Tensor:
     """A resident tensor, which stays on the daemon's device and can be an operand.
 
-    The daemon computes ``a @ tensor``, ``tensor @ b``, numpy.matmul(), and the sum, the greatest and the least elements
-    by numpy.sum(), numpy.max() and numpy.min(). Everything else that NumPy does with a tensor fetches all of its
+    The daemon computes ``a @ tensor``, ``tensor @ b``, numpy.matmul(), numpy.dot(), numpy.inner(), numpy.tensordot() and
+    numpy.einsum() of two operands, and numpy.sum(), mean(), max(), min() and argmax() over one axis. Functions such as
+    numpy.shape() and numpy.zeros_like() need no elements. Everything else that NumPy does with a tensor fetches all of its
     elements first: numpy.asarray(tensor), slices and other indices, iteration, and all other functions.
 
     Attributes:
@@ -104,6 +105,18 @@ class Tensor:
         arrays = [np.asarray(each) if isinstance(each, Tensor) else each for each in inputs]
         return getattr(ufunc, method)(*arrays, **({"out": out} if out[0] is not None else {}), **options)
 
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        if function in _OF_DAEMON:
+            found = _OF_DAEMON[function](self._client, *arguments, **options)
+            if found is not NotImplemented:
+                return found
+        make = Tensor._without_elements if function in _OF_SHAPES else np.asarray
+        return function(*_replaced(arguments, make), **_replaced(options, make))
+
+    def _without_elements(self) -> Array:
+        """An array of the same type and shape, whose elements are all the same one."""
+        return np.broadcast_to(np.zeros((), self.dtype), self.shape)
+
     def __matmul__(self, other: Any) -> Any:
         return self._client.matmul(self, other)
 
@@ -122,6 +135,71 @@ class Tensor:
     def _repr_html_(self) -> str:
         return table("tensor", {"name": self.name, "type": self.format or self.dtype, "shape": self.shape,
                                 "bytes": f"{self.nbytes:,}", "address": self._client.url})
+
+
+def _replaced(value: Any, make: Callable[[Tensor], Array]) -> Any:
+    """Returns the arguments of a function of NumPy with arrays in place of resident tensors."""
+    if isinstance(value, Tensor):
+        return make(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_replaced(each, make) for each in value)
+    if isinstance(value, dict):
+        return {name: _replaced(each, make) for name, each in value.items()}
+    return value
+
+
+# The functions of NumPy that the daemon computes. They return NotImplemented for arguments with which it does not.
+
+
+def _reduction(op: str) -> Callable[..., Any]:
+    def reduce(client: Any, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+               keepdims: Any = False, **options: Any) -> Any:
+        given = axis if isinstance(axis, (tuple, list)) else (axis,)
+        if (not isinstance(a, Tensor) or a.is_transposed or dtype is not None or options or None in given
+                or len(given) != 1):
+            return NotImplemented
+        found = client.reduce(a, op, axis=axis, keepdims=bool(keepdims), out=out)
+        return found.astype(np.intp) if op == "argmax" and out is None else found
+    return reduce
+
+
+def _without_dtype(op: str) -> Callable[..., Any]:
+    """The reductions whose third argument is `out`."""
+    def reduce(client: Any, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **options: Any) -> Any:
+        return _reduction(op)(client, a, axis, None, out, keepdims, **options)
+    return reduce
+
+
+def _dot(client: Any, a: Any, b: Any, out: Any = None) -> Any:
+    return client.matmul(a, b, out=out) if 0 not in (np.ndim(a), np.ndim(b)) and np.ndim(b) <= 2 else NotImplemented
+
+
+def _inner(client: Any, a: Any, b: Any) -> Any:
+    return client.matmul(a, b.T) if np.ndim(b) == 2 and np.ndim(a) != 0 else NotImplemented
+
+
+def _tensordot(client: Any, a: Any, b: Any, axes: Any = 2) -> Any:
+    try:
+        return client.tensordot(a, b, axes)
+    except ValueError:  # The dimensions of a resident tensor would have to be reordered; or NumPy says what is wrong.
+        return NotImplemented
+
+
+def _einsum(client: Any, *operands: Any, **options: Any) -> Any:
+    if len(operands) != 3 or not isinstance(operands[0], str) or not set(options) <= {"out", "optimize"}:
+        return NotImplemented
+    try:
+        return client.einsum(*operands, out=options.get("out"))
+    except ValueError:
+        return NotImplemented
+
+
+_OF_DAEMON: dict[Any, Callable[..., Any]] = {
+    np.sum: _reduction("sum"), np.mean: _reduction("mean"), np.max: _without_dtype("max"), np.amax: _without_dtype("max"),
+    np.min: _without_dtype("min"), np.amin: _without_dtype("min"), np.argmax: _without_dtype("argmax"), np.dot: _dot,
+    np.inner: _inner, np.tensordot: _tensordot, np.einsum: _einsum}
+_OF_SHAPES = {np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.empty_like, np.zeros_like, np.ones_like,
+              np.full_like, np.iscomplexobj, np.isrealobj, np.broadcast_shapes}
 
 
 def before(name: str) -> dict[str, str]:
