@@ -333,3 +333,62 @@ def test_waiting_for_jobs_that_take_long_or_are_cancelled(start, transport):
         assert other.wait() and other.status().state == "cancelled"
         with pytest.raises(Gone):
             other.result()
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    """The titles of the bars that were shown, and how far the bars went, and of what."""
+    auto = pytest.importorskip("tqdm.auto")
+    shown = []
+
+    class Noted(auto.tqdm):
+        def close(self):
+            if (self.desc, self.n, self.total) not in shown:
+                shown.append((self.desc, self.n, self.total))
+            super().close()
+
+    monkeypatch.setattr(auto, "tqdm", Noted)
+    monkeypatch.setattr("gemmd_client.progress.DELAY_SECONDS", 0)
+    return shown
+
+
+def test_bars_of_transfers_and_jobs(url, bars, named, rng, capfd):
+    x = rng.random((1100, 1000), np.float32)
+    with Client(url, progress=True) as shown:
+        assert shown.transport == "http"
+        tensor = shown.put(named, x)
+        assert np.array_equal(shown.get(tensor), x)
+        assert np.array_equal(shown.gemm(x, np.eye(1000, dtype=np.float32)), x)
+        assert pickle.loads(pickle.dumps(shown))._progress.wanted
+    sent, product = ("sending to /gemm", x.nbytes + 4000000), ("receiving from /gemm", x.nbytes)
+    assert bars == [(title, count, count) for title, count in (
+        (f"sending to /tensors/{named}", x.nbytes), (f"receiving from /tensors/{named}", x.nbytes), sent, product)]
+    assert f"sending to /tensors/{named}:" in capfd.readouterr().err
+    del bars[:]
+
+    async def call():
+        async with gemmd_client.AsyncClient(url, progress=True) as made:
+            return await made.gemm(x, np.eye(1000, dtype=np.float32))
+
+    assert np.array_equal(asyncio.run(call()), x)
+    assert bars == [(title, count, count) for title, count in (sent, product)]
+
+
+def test_a_bar_of_a_job(start, bars, capfd):
+    daemon = start("--max-wait", "100ms", "--cpu-threads", "1")
+    big = np.random.default_rng(1).random((400, 400))
+    with Client(daemon.url, progress=True) as shown:
+        for wait in ("wait", "result"):
+            job = shown.gemm_job(big, big, kernel="naive")
+            getattr(job, wait)()
+            assert np.allclose(job.result(), big @ big)
+            printed = capfd.readouterr().err
+            assert f"job {job.id}: " in printed and ("running" in printed or "queued" in printed)
+
+
+def test_no_bars_without_tqdm(monkeypatch, url):
+    monkeypatch.setitem(__import__("sys").modules, "tqdm.auto", None)
+    with pytest.raises(ImportError, match="the package tqdm, which is not installed"):
+        Client(url, progress=True)
+    with pytest.raises(ValueError, match="libgemmd tells of no progress"):
+        Client(url, transport="library", progress=True)

@@ -48,7 +48,8 @@ class AsyncClient:
             raise ValueError("transport is 'library'; an AsyncClient sends its requests by HTTP")
         self._client = Client(url, **{**options, "transport": "http"})
         self._plans = self._client._plans
-        self._transport = AsyncTransport(self._client._http.address, in_flight)
+        self._progress = self._client._progress
+        self._transport = AsyncTransport(self._client._http.address, in_flight, self._progress)
         self._options = {"in_flight": in_flight, **self._client._options}
         self._closed = False
 

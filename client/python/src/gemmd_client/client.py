@@ -19,6 +19,7 @@ from .jobs import Job, JobStatus
 from .library import Act
 from .plans import Plans
 from .products import Product
+from .progress import Progress
 from .reductions import Axis, ReduceName
 from .seconds import milliseconds
 from .sequences import Sequence
@@ -57,16 +58,19 @@ class Client:
         transport: "library" sends products and attentions through libgemmd, which shares memory with
             a daemon on a Unix socket; "http" uses Python's HTTP alone; "auto" takes the library if it
             is found. Only libgemmd uses the proxies that the environment names.
+        progress: show bars of tqdm for uploads, downloads and jobs that take longer than half a second. All requests then
+            use Python's HTTP.
 
     Raises:
         ValueError: an argument is wrong, for example a url of another form.
+        ImportError: progress is True, and tqdm is not installed.
         OSError: a file cannot be read, or with transport="library" the library cannot be loaded.
     """
 
     def __init__(self, url: str | None = None, *, token: str | None = None, timeout: float = 300.0,
                  retries: int = 4, ca_file: str | None = None, cert_file: str | None = None,
                  key_file: str | None = None,
-                 transport: Literal["auto", "http", "library"] = "auto") -> None:
+                 transport: Literal["auto", "http", "library"] = "auto", progress: bool = False) -> None:
         url = url or os.environ.get("GEMMD_URL") or "http://127.0.0.1:8080"
         token = os.environ.get("GEMMD_TOKEN") if token is None else token
         ca_file = os.environ.get("GEMMD_CA_FILE") if ca_file is None else ca_file
@@ -75,14 +79,18 @@ class Client:
         milliseconds("timeout", timeout)
         self._options: dict[str, Any] = {
             "url": url, "token": token, "timeout": timeout, "retries": retries, "ca_file": ca_file,
-            "cert_file": cert_file, "key_file": key_file, "transport": transport}
+            "cert_file": cert_file, "key_file": key_file, "transport": transport,
+            "progress": progress}
         self._closed = False
         if transport not in ("auto", "http", "library"):
             raise ValueError(f"transport is '{transport}'; it must be auto, http or library")
+        if transport == "library" and progress:
+            raise ValueError("transport is 'library' and progress is True; libgemmd tells of no progress")
         self.url, self.timeout = url, timeout
-        self._http = Transport(Address(url, token, ca_file, cert_file, key_file, retries))
+        self._progress = Progress(progress)
+        self._http = Transport(Address(url, token, ca_file, cert_file, key_file, retries), self._progress)
         self._plans = Plans(self)
-        found = library.load() if transport != "http" else None
+        found = library.load() if transport != "http" and not progress else None
         if found is None and transport == "library":
             named = os.environ.get("LIBGEMMD")
             raise OSError(f"{named}, which the environment's LIBGEMMD names, could not be loaded" if named

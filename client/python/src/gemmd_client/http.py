@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.message import Message
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ import numpy as np
 
 from .arrays import DTYPES, Array, octets
 from .errors import ConnectionFailed, GemmdError, ProtocolError, Timeout, from_code
+from .progress import PIECE_BYTES, Progress
 
 _TOKEN_MAX = 4096
 _PATH_MAX = 107  # bytes of a Unix socket's path, without the zero behind it
@@ -213,8 +214,8 @@ class Transport:
     """Sends requests to one daemon. Any number of threads can use it; each request in flight has a
     connection of its own. After a fork the child opens connections of its own."""
 
-    def __init__(self, address: Address) -> None:
-        self.address = address
+    def __init__(self, address: Address, progress: Progress) -> None:
+        self.address, self._progress = address, progress
         self._idle: list[http.client.HTTPConnection] = []
         self._closed = False
         self._abandoned: list[http.client.HTTPConnection] = []
@@ -287,14 +288,14 @@ class Transport:
                 if connection.sock is not None:
                     connection.sock.settimeout(left)
                 try:
-                    connection.request(request.method, target, body=iter(parts) if parts else None,
-                                       headers=fields)
+                    connection.request(request.method, target, headers=fields,
+                                       body=self._sent(request, parts) if parts else None)
                 except (BrokenPipeError, ConnectionResetError):
                     if connection.sock is None:
                         raise
                     # The daemon may have refused the request before it had read the whole body.
                 response = connection.getresponse()
-                answer = self._read(response, request.result)
+                answer = self._read(response, request)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
                 connection.close()
                 if kept and request.repeatable:  # The daemon had closed the connection while it was idle.
@@ -320,18 +321,29 @@ class Transport:
                 raise failure(answer)
             return answer
 
-    @staticmethod
-    def _read(response: http.client.HTTPResponse, result: bool) -> Answer:
+    def _sent(self, request: Request, parts: Sequence[memoryview]) -> Iterator[memoryview]:
+        """The parts of a body, or pieces of them where a bar moves."""
+        with self._progress.transfer(f"sending to {request.path}", sum(part.nbytes for part in parts)) as moved:
+            for part in parts:
+                step = PIECE_BYTES if self._progress.wanted else max(part.nbytes, 1)
+                for at in range(0, part.nbytes, step):
+                    yield part[at:at + step]
+                    moved(min(step, part.nbytes - at))
+
+    def _read(self, response: http.client.HTTPResponse, request: Request) -> Answer:
         headers = response.headers
-        array = array_for(response.status, headers, response.length) if result else None
+        array = array_for(response.status, headers, response.length) if request.result else None
         if array is None:
             return Answer(response.status, headers, response.read())
         room, at = octets(array), 0
-        while at < room.nbytes:
-            count = response.readinto(room[at:])
-            if not count:
-                raise http.client.IncompleteRead(b"", room.nbytes - at)
-            at += count
+        step = PIECE_BYTES if self._progress.wanted else room.nbytes
+        with self._progress.transfer(f"receiving from {request.path}", room.nbytes) as moved:
+            while at < room.nbytes:
+                count = response.readinto(room[at:at + step])
+                if not count:
+                    raise http.client.IncompleteRead(b"", room.nbytes - at)
+                at += count
+                moved(count)
         response.read()
         return Answer(response.status, headers, array)
 

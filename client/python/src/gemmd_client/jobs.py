@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from .errors import Conflict, GemmdError
 from .http import Pause, Plan, Request, computed, description
+from .progress import Progress
 from .results import Result
 from .seconds import LONGEST
 from .tables import table
@@ -36,11 +37,11 @@ class JobStatus:
 
 
 class JobPlans:
-    """The plans of a Job and an AsyncJob. `url` and `timeout` are those of the client."""
+    """The plans of a Job and an AsyncJob. `url`, `timeout` and `progress` are those of the client."""
 
-    def __init__(self, id: str, result: Result | None, url: str, timeout: float) -> None:
+    def __init__(self, id: str, result: Result | None, url: str, timeout: float, progress: Progress) -> None:
         self.id = id
-        self._result, self._url, self._timeout = result, url, timeout
+        self._result, self._url, self._timeout, self._progress = result, url, timeout, progress
         self._state = "not asked for yet"
 
     def __repr__(self) -> str:
@@ -62,34 +63,39 @@ class JobPlans:
 
     def _wait(self, timeout: float | None) -> Plan[bool]:
         until = time.monotonic() + (self._timeout if timeout is None else timeout)
-        while True:
-            try:
-                yield self._asked("HEAD", until)
-            except GemmdError as error:  # An answer to HEAD has no description of the error.
-                if error.status == 0:
-                    raise
-            if (yield from self._done()):
-                return True
-            if time.monotonic() >= until:
-                return False
-            yield Pause(min(_ASK_AGAIN_SECONDS, max(0.0, until - time.monotonic())))
+        with self._progress.waiting(f"job {self.id}") as show:
+            while True:
+                try:
+                    yield self._asked("HEAD", until)
+                except GemmdError as error:  # An answer to HEAD has no description of the error.
+                    if error.status == 0:
+                        raise
+                if (yield from self._done()):
+                    return True
+                show(self._state)
+                if time.monotonic() >= until:
+                    return False
+                yield Pause(min(_ASK_AGAIN_SECONDS, max(0.0, until - time.monotonic())))
 
     def _asked(self, method: str, until: float) -> Request:
         """The request for the result. The daemon waits no longer than its --max-wait, and an answer takes some time."""
-        seconds = min(max(0.0, until - time.monotonic()), LONGEST)
+        seconds = self._progress.ask_seconds(min(max(0.0, until - time.monotonic()), LONGEST))
         return Request(method, self._path("/result"), seconds + 30, {"wait_ms": int(seconds * 1000)},
                        result=method == "GET")
 
     def _fetch(self, timeout: float | None) -> Plan[Any]:
         until = time.monotonic() + (self._timeout if timeout is None else timeout)
-        while True:
-            try:
-                found = computed((yield self._asked("GET", until)))
-                break
-            except Conflict:
-                if time.monotonic() >= until:
-                    raise
-            yield Pause(min(_ASK_AGAIN_SECONDS, max(0.0, until - time.monotonic())))
+        with self._progress.waiting(f"job {self.id}") as show:
+            while True:
+                try:
+                    found = computed((yield self._asked("GET", until)))
+                    break
+                except Conflict:
+                    if time.monotonic() >= until:
+                        raise
+                if self._progress.wanted:
+                    show((yield from self._status()).state)
+                yield Pause(min(_ASK_AGAIN_SECONDS, max(0.0, until - time.monotonic())))
         self._state = "done"
         return found if self._result is None else self._result.of(found)
 
@@ -102,7 +108,7 @@ class Job(JobPlans):
     its result, for which a thread waits; the AsyncJob of an AsyncClient needs none."""
 
     def __init__(self, client: Client, id: str, result: Result | None = None) -> None:
-        super().__init__(id, result, client.url, client.timeout)
+        super().__init__(id, result, client.url, client.timeout, client._progress)
         self._client = client
 
     def status(self) -> JobStatus:
@@ -137,7 +143,7 @@ class AsyncJob(JobPlans):
     """A Job whose methods are coroutines. ``await job`` returns its result."""
 
     def __init__(self, client: AsyncClient, id: str, result: Result | None = None) -> None:
-        super().__init__(id, result, client.url, client.timeout)
+        super().__init__(id, result, client.url, client.timeout, client._progress)
         self._client = client
 
     async def status(self) -> JobStatus:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import http.client
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from email.message import Message
 from typing import Any
 
 from .arrays import octets
 from .errors import GemmdError
 from .http import Address, Answer, Attempts, Pause, Plan, Request, Step, T, array_for, failure
+from .progress import Progress
 
 _PIECE_BYTES = 256 << 10  # of a body, which the event loop writes at once
 _BUFFER_BYTES = 1 << 20
@@ -22,22 +23,23 @@ _INTERIM = range(100, 200)
 class _Connection:
     """One connection, and whether it can be used again."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, progress: Progress) -> None:
+        self.reader, self.writer, self._progress = reader, writer, progress
         self.is_kept = False
 
     def close(self) -> None:
         self.writer.transport.abort()
 
-    async def exchange(self, method: str, head: bytes, parts: Sequence[memoryview], result: bool) -> Answer:
+    async def exchange(self, request: Request, head: bytes, parts: Sequence[memoryview]) -> Answer:
         """Sends a request and reads its answer, which may come before the whole request has been sent."""
         if sum(part.nbytes for part in parts) <= _PIECE_BYTES:
             self.writer.write(b"".join((head, *parts)))
-            answer, self.is_kept = await self._read(method, result)
+            answer, self.is_kept = await self._read(request)
             return answer
-        reading = asyncio.ensure_future(self._read(method, result))
+        reading = asyncio.ensure_future(self._read(request))
         try:
-            sent_all = await self._write(head, parts, reading)
+            with self._progress.transfer(f"sending to {request.path}", sum(part.nbytes for part in parts)) as moved:
+                sent_all = await self._write(head, parts, reading, moved)
             answer, may_keep = await reading
         finally:
             if not reading.cancel() and not reading.cancelled():
@@ -45,7 +47,8 @@ class _Connection:
         self.is_kept = may_keep and sent_all
         return answer
 
-    async def _write(self, head: bytes, parts: Sequence[memoryview], reading: asyncio.Future[Any]) -> bool:
+    async def _write(self, head: bytes, parts: Sequence[memoryview], reading: asyncio.Future[Any],
+                     moved: Callable[[int], Any]) -> bool:
         """Returns whether the daemon wanted all of the body."""
         try:
             self.writer.write(head)
@@ -55,12 +58,13 @@ class _Connection:
                         return False
                     self.writer.write(part[at:at + _PIECE_BYTES])
                     await self.writer.drain()
+                    moved(min(_PIECE_BYTES, part.nbytes - at))
             await self.writer.drain()
             return True
         except (BrokenPipeError, ConnectionResetError):  # The answer may have come all the same.
             return False
 
-    async def _read(self, method: str, result: bool) -> tuple[Answer, bool]:
+    async def _read(self, request: Request) -> tuple[Answer, bool]:
         """Returns the answer, and whether another request may follow on the connection."""
         status, headers, version = await self._read_head()
         while status in _INTERIM:
@@ -68,12 +72,13 @@ class _Connection:
         may_keep = version == b"HTTP/1.1" and "close" not in headers.get("Connection", "").lower()
         length = headers.get("Content-Length")
         is_chunked = "chunked" in headers.get("Transfer-Encoding", "").lower()
-        if method == "HEAD" or status in (204, 304):
+        if request.method == "HEAD" or status in (204, 304):
             return Answer(status, headers, b""), may_keep
         known = int(length) if length is not None and not is_chunked else None
-        array = array_for(status, headers, known) if result else None
+        array = array_for(status, headers, known) if request.result else None
         if array is not None and known is not None:
-            await self._read_into(octets(array))
+            with self._progress.transfer(f"receiving from {request.path}", array.nbytes) as moved:
+                await self._read_into(octets(array), moved)
             return Answer(status, headers, array), may_keep
         if is_chunked:
             body = await self._read_chunks()
@@ -96,7 +101,7 @@ class _Connection:
             raise http.client.BadStatusLine(line.decode(errors="replace"))
         return int(others[:3]), http.client.parse_headers(io.BytesIO(rest)), version
 
-    async def _read_into(self, room: memoryview) -> None:
+    async def _read_into(self, room: memoryview, moved: Callable[[int], Any]) -> None:
         at = 0
         while at < room.nbytes:
             piece = await self.reader.read(room.nbytes - at)
@@ -104,6 +109,7 @@ class _Connection:
                 raise asyncio.IncompleteReadError(b"", room.nbytes - at)
             room[at:at + len(piece)] = piece
             at += len(piece)
+            moved(len(piece))
 
     async def _read_chunks(self) -> bytes:
         body = bytearray()
@@ -120,10 +126,10 @@ class AsyncTransport:
     which is closed if the request is cancelled. Connections belong to the event loop that opened them: another loop, and the
     loop of a forked process, opens its own."""
 
-    def __init__(self, address: Address, in_flight: int) -> None:
+    def __init__(self, address: Address, in_flight: int, progress: Progress) -> None:
         if in_flight < 1:
             raise ValueError(f"in_flight is {in_flight}; it must be 1 at least")
-        self.address = address
+        self.address, self._progress = address, progress
         self._in_flight = in_flight
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -192,8 +198,10 @@ class AsyncTransport:
     async def _open(self) -> _Connection:
         at = self.address
         if at.unix_path is not None:
-            return _Connection(*await asyncio.open_unix_connection(at.unix_path, limit=_BUFFER_BYTES))
-        return _Connection(*await asyncio.open_connection(at.host, at.port, ssl=at.context, limit=_BUFFER_BYTES))
+            ends = await asyncio.open_unix_connection(at.unix_path, limit=_BUFFER_BYTES)
+        else:
+            ends = await asyncio.open_connection(at.host, at.port, ssl=at.context, limit=_BUFFER_BYTES)
+        return _Connection(*ends, self._progress)
 
     async def _attempt(self, request: Request) -> Answer:
         parts = [octets(operand) for operand in request.operands]
@@ -206,7 +214,7 @@ class AsyncTransport:
             connection, kept = None, bool(self._idle)
             try:
                 connection = self._idle.pop() if kept else await self._open()
-                answer = await connection.exchange(request.method, head.encode(), parts, request.result)
+                answer = await connection.exchange(request, head.encode(), parts)
             except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError) as error:
                 if kept and request.repeatable:  # The daemon had closed the connection while it was idle.
                     continue
