@@ -1,5 +1,6 @@
 """The wheel and the source distribution of client/python, installed, and their types."""
 
+import json
 import os
 import re
 import subprocess
@@ -24,13 +25,27 @@ def test_the_types_are_strict(tmp_path):
     command(sys.executable, "-m", "mypy", "--cache-dir", tmp_path, cwd=PROJECT)
 
 
+def test_the_notebook_of_the_examples(start, tmp_path):
+    """Its code, as jupytext writes it to a program. The notebook that is kept has no outputs, which would grow old."""
+    notebook = PROJECT / "examples/tour.ipynb"
+    for cell in json.loads(notebook.read_text())["cells"]:
+        assert not cell.get("outputs") and cell.get("execution_count") is None, cell["id"]
+    program = tmp_path / "tour.py"
+    command(sys.executable, "-m", "jupytext", "--to", "py", "--output", program, notebook)
+    daemon = start()
+    printed = command(sys.executable, "-Werror", program, env={**os.environ, "PYTHONPATH": str(PROJECT / "src"),
+                                                               "GEMMD_URL": daemon.url})
+    assert printed.splitlines() == ["a has 128 columns and b has 32 rows; the numbers must be equal",
+                                    "not-found 404 there is no tensor 'tour-nothing'"]
+
+
 CONSUMER = """
 from typing import Any, assert_type
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmd_client import AsyncClient, Client, Job, Tensor
+from gemmd_client import AsyncClient, AsyncJob, Client, Job, Tensor
 
 
 class Foreign:
@@ -58,6 +73,15 @@ assert_type(client.reduce(tensor, "std", axis=(0, 1)), NDArray[Any])
 assert_type(client.softmax(other, axis=None), Foreign)
 assert_type(client.gemm_job(host, tensor), Job)
 assert_type(client.reduce_store("sum", host), Tensor)
+
+
+async def coroutines() -> None:
+    async with AsyncClient() as made:
+        assert_type(await made.put("W", host), Tensor)
+        assert_type(await made.get(tensor), NDArray[Any])
+        job = await made.gemm_job(host, tensor)
+        assert_type(job, AsyncJob)
+        assert_type(await job.wait(3), bool)
 
 client.gemm("x", 3)  # type: ignore[call-overload]
 client.gemm(host, "x")  # type: ignore[call-overload]

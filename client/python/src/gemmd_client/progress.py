@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 DELAY_SECONDS = 0.5  # What takes less shows no bar.
@@ -18,15 +19,14 @@ class Progress:
         self.wanted = wanted
         if wanted:
             try:
-                import tqdm.auto  # noqa: F401
+                self._auto: Any = import_module("tqdm.auto")
             except ImportError as error:
                 raise ImportError("progress is True, and the bars are those of the package tqdm, which is not "
                                   "installed") from error
 
     @contextmanager
     def _bar(self, **options: Any) -> Iterator[Any]:
-        from tqdm.auto import tqdm
-        with tqdm(leave=False, delay=DELAY_SECONDS, **options) as bar:
+        with self._auto.tqdm(leave=False, delay=DELAY_SECONDS, **options) as bar:
             yield bar
 
     @contextmanager
