@@ -340,7 +340,7 @@ def test_arguments_that_are_none(url):
         AsyncClient(url, in_flight=0)
     with pytest.raises(ValueError, match="an AsyncClient sends its requests by HTTP"):
         AsyncClient(url, transport="library")
-    with pytest.raises(TypeError, match="requires_grad|is a string"):
+    with pytest.raises(TypeError, match="a is a string"):
         run(url, lambda made: made.gemm("x", ones(1, 1)))
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         run(url, lambda made: made.gemm(ones(1, 1), ones(1, 1), scale=1))
