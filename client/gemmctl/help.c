@@ -20,15 +20,30 @@ static void print_wrapped(const char *text, int column)
     putchar('\n');
 }
 
+/* The words of an argument that are too long for a line, as a clause of the option's text: "; WORD
+ * is one of a, b". The argument becomes WORD. */
+static void move_words(char *argument, char *clause, size_t capacity)
+{
+    int length = snprintf(clause, capacity, "; WORD is one of ");
+    for (const char *at = argument; *at != '\0' && (size_t)length + 3 < capacity; at++)
+        length +=
+            snprintf(clause + length, capacity - (size_t)length, *at == '|' ? ", " : "%c", *at);
+    strcpy(argument, "WORD");
+}
+
 static void print_option(const struct context *context, const struct command *command,
                          const struct option *option)
 {
-    char argument[96], help[OPTION_TEXT_MAX], standard[OPTION_TEXT_MAX],
-        text[2 * OPTION_TEXT_MAX + 16], left[128];
+    enum { ARGUMENT_COLUMNS = 60 };
+    char argument[OPTION_TEXT_MAX], help[OPTION_TEXT_MAX], standard[OPTION_TEXT_MAX],
+        words[OPTION_TEXT_MAX] = "", text[3 * OPTION_TEXT_MAX + 16], left[128];
     option_text(context->commands, command, option->argument, argument, sizeof argument);
+    if (strlen(argument) > ARGUMENT_COLUMNS)
+        move_words(argument, words, sizeof words);
     option_text(context->commands, command, option->help, help, sizeof help);
     option_text(context->commands, command, option->standard, standard, sizeof standard);
-    snprintf(text, sizeof text, "%s%s%s", help, *standard != '\0' ? "; default: " : "", standard);
+    snprintf(text, sizeof text, "%s%s%s%s", help, words, *standard != '\0' ? "; default: " : "",
+             standard);
     int length = option->letter != 0 ? snprintf(left, sizeof left, "  -%c, ", option->letter)
                                      : snprintf(left, sizeof left, "      ");
     length += snprintf(left + length, sizeof left - (size_t)length, "--%s%s%s", option->name,
