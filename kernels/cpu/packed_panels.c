@@ -88,7 +88,8 @@ INLINE void read_places(const uint32_t *block, uint32_t t, const uint32_t pair, 
 
 /* The values of e2m1, in the lower four bits. The bits of a value are those of the magnitude's
  * value in f32 and the sign bit. The table has them with the magnitude in bits 28 to 30, which the
- * shifted number has too. */
+ * shifted number has too. (Products stand for shifts, which gcc 12's analyser counts by the number
+ * of lanes.) */
 INLINE void from_e2m1(const word_lanes *q, float_lanes *value)
 {
 #define ENTRY(magnitude, bits) (bits) ^ (magnitude##u << 28)
@@ -96,7 +97,7 @@ INLINE void from_e2m1(const word_lanes *q, float_lanes *value)
                               ENTRY(3, 0x3fc00000), ENTRY(4, 0x40000000), ENTRY(5, 0x40400000),
                               ENTRY(6, 0x40800000), ENTRY(7, 0x40c00000)};
 #undef ENTRY
-    *value = (float_lanes)(PERMUTED(table, *q) ^ (*q << 28));
+    *value = (float_lanes)(PERMUTED(table, *q) ^ *q * (1u << 28));
 }
 
 /* The values of e4m3. Exponents of f32 are greater by 120; magnitudes below 8 are subnormal in
@@ -104,12 +105,12 @@ INLINE void from_e2m1(const word_lanes *q, float_lanes *value)
 INLINE void from_e4m3(const word_lanes *q, float_lanes *value)
 {
     const word_lanes bits = *q;
-    const word_lanes magnitude = bits & 0x7f, sign = (bits & 0x80) << 24;
+    const word_lanes magnitude = bits & 0x7f, sign = (bits & 0x80) * (1u << 24);
     const float_lanes small = __builtin_convertvector((int_lanes)magnitude, float_lanes) * 0x1p-9f;
     const word_lanes is_small = (word_lanes)(magnitude < 8),
                      is_nan = (word_lanes)(magnitude == 0x7f);
     const word_lanes bits_of_value =
-        (is_small & (word_lanes)small) | (~is_small & ((magnitude << 20) + (120u << 23)));
+        (is_small & (word_lanes)small) | (~is_small & (magnitude * (1u << 20) + (120u << 23)));
     *value = (float_lanes)(sign | (is_nan & 0x7fc00000u) | (~is_nan & bits_of_value));
 }
 
