@@ -26,9 +26,9 @@ expect() { # what is to come, then the line
 }
 
 expect "gemm" gemmctl g
-expect "gemm attention conv reduce softmax tensor sequence job bench info metrics top ready completion help" gemmctl ""
+expect "gemm attention conv reduce softmax tensor sequence job bench info metrics top ready ping version completion help" gemmctl ""
 expect "put get ls rm" gemmctl tensor ""
-expect "put fork append truncate ls rm" gemmctl sequence ""
+expect "put fork append get truncate ls rm" gemmctl sequence ""
 expect "ls status wait result cancel" gemmctl --url x job ""
 expect "bhsd bshd" gemmctl attention --layout ""
 expect "nchw nhwc" gemmctl conv X.npy W.npy --layout ""
