@@ -126,8 +126,9 @@ def test_a_mistake_is_json_wherever_json_stands(mistake, first, ask):
 
 
 def test_a_second_word_alone_is_completed(ask):
-    """'get' alone is no command, and several commands end in 'ls'."""
-    for word, meant in (("get", "tensor get"), ("ls", "tensor ls or sequence ls or job ls")):
+    """'get' alone is no command, and several commands end in it or in 'ls'."""
+    for word, meant in (("get", "tensor get or sequence get"), ("ls", "tensor ls or sequence ls or job ls"),
+                        ("cancel", "job cancel")):
         result = ask(word, "x")
         assert result.returncode == USAGE
         assert result.stderr == f"gemmctl: there is no command '{word}'; did you mean {meant}?\n"

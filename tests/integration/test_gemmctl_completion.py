@@ -125,7 +125,7 @@ def test_ids_of_jobs(offered, start, gemmctl, tmp_path):
 @pytest.mark.parametrize("complete", ["bash", "fish"], indirect=True)
 def test_commands_and_options(complete):
     assert complete("gemmctl ten") == ["tensor"]
-    assert sorted(complete("gemmctl sequence ")) == ["append", "fork", "ls", "put", "rm", "truncate"]
+    assert sorted(complete("gemmctl sequence ")) == ["append", "fork", "get", "ls", "put", "rm", "truncate"]
     assert complete("gemmctl sequence put --lay") == ["--layers"]
     assert sorted(complete("gemmctl job ")) == ["cancel", "ls", "result", "status", "wait"]
     assert complete("gemmctl -q bench at") == ["attention"]
