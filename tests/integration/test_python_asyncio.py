@@ -2,7 +2,10 @@
 
 import asyncio
 import gc
+import os
 import pickle
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -10,6 +13,8 @@ import numpy as np
 import pytest
 import requests
 
+from conftest import ROOT
+from daemon import PATIENCE_S
 from test_python_client import client, transport, whole  # noqa: F401 (fixtures)
 from test_python_client_mistakes import guarded, ones, server_that_answers  # noqa: F401 (a fixture)
 
@@ -344,3 +349,45 @@ def test_arguments_that_are_none(url):
         run(url, lambda made: made.gemm("x", ones(1, 1)))
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         run(url, lambda made: made.gemm(ones(1, 1), ones(1, 1), scale=1))
+
+
+FORK = """
+import asyncio, os, sys
+import numpy as np
+from gemmd_client import AsyncClient
+
+a = np.full((4, 4), 2, np.float32)
+
+
+async def product(client):
+    return float((await client.gemm(a, a))[0, 0])
+
+
+def fork(client):
+    child = os.fork()
+    if child == 0:
+        os._exit(asyncio.run(product(client)) != 16)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+async def inside(client):
+    assert await product(client) == 16
+    assert fork(client) == 0
+    assert await product(client) == 16
+
+
+client = AsyncClient(sys.argv[1])
+if sys.argv[2] == "inside":
+    asyncio.run(inside(client))
+else:
+    assert asyncio.run(product(client)) == 16 and fork(client) == 0
+    assert asyncio.run(product(client)) == 16
+"""
+
+
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_a_child_of_a_fork_computes(url, where):
+    """Forked inside and outside of a coroutine; each process has connections of its own."""
+    ran = subprocess.run([sys.executable, "-c", FORK, url, where], capture_output=True, text=True, check=False,
+                         timeout=PATIENCE_S, env={**os.environ, "PYTHONPATH": str(ROOT / "client/python/src")})
+    assert ran.returncode == 0, ran.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import io
+import os
+import weakref
 from collections.abc import Callable, Sequence
 from email.message import Message
 from typing import Any
@@ -26,6 +28,7 @@ class _Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, progress: Progress) -> None:
         self.reader, self.writer, self._progress = reader, writer, progress
         self.is_kept = False
+        _opened.add(self)
 
     def close(self) -> None:
         self.writer.transport.abort()
@@ -119,6 +122,25 @@ class _Connection:
         while await self.reader.readuntil(b"\r\n") != b"\r\n":  # Fields after the body.
             pass
         return bytes(body)
+
+
+_opened: weakref.WeakSet[_Connection] = weakref.WeakSet()
+
+
+def _leave_connections_to_the_parent() -> None:
+    """In the child of a fork. An event loop there has the epoll set of its parent, so that a connection which is collected
+    in the child would leave the set of the parent too, and a TLS connection would be ended. Each descriptor becomes one of
+    the null device instead, which ends nothing."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for connection in _opened:
+        sock = connection.writer.get_extra_info("socket")
+        if sock is not None and sock.fileno() >= 0:
+            os.dup2(null, sock.fileno(), inheritable=False)
+    os.close(null)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_connections_to_the_parent)
 
 
 class AsyncTransport:
