@@ -350,8 +350,7 @@ enum { AVX512_LANES = 16 };
 __attribute__((target("avx512f"), always_inline)) static inline __m512 load_512(const float *x,
                                                                                 uint64_t left)
 {
-    const __mmask16 is_there =
-        left >= AVX512_LANES ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1);
+    const __mmask16 is_there = (__mmask16)(left >= AVX512_LANES ? 0xffffu : (1u << left) - 1);
     return _mm512_maskz_loadu_ps(is_there, x);
 }
 
@@ -376,8 +375,7 @@ __attribute__((target("avx512f"))) static float find_most_avx512(const float *x,
     }
     for (; i < count; i += AVX512_LANES) {
         const uint64_t left = count - i;
-        const __mmask16 is_there =
-            left >= AVX512_LANES ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1);
+        const __mmask16 is_there = (__mmask16)(left >= AVX512_LANES ? 0xffffu : (1u << left) - 1);
         const __m512 value = _mm512_mask_mul_ps(first, is_there, signs, load_512(x + i, left));
         most[0] = _mm512_max_ps(value, most[0]);
         strange |= _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
