@@ -42,7 +42,7 @@ struct attention_sample {
  * taken from `like`, the strides from the layout, with `gap` elements between rows. PRODUCT_SPECIAL
  * has some NaN and infinities in each operand. PRODUCT_EXTREME is for large scales: elements of Q
  * and K have so few digits that products are exact, and scores are equal or differ by a sixteenth
- * of the scale. What lies beyond the lengths is NaN. False if memory is lacking. */
+ * of the scale. Rows of Q, K and V beyond the lengths are NaN. False: out of memory. */
 bool attention_sample_create(struct attention_sample *sample, const struct attention_problem *like,
                              enum attention_layout layout, uint64_t gap, enum product_fill fill,
                              uint64_t seed);
