@@ -329,7 +329,7 @@ def test_gathered_sequences_count_for_their_tenant(shared):
     """Attentions that wait for the device hold the memory in which the pages of their sequence are gathered. Pages
     of heads of 24 elements do not follow one another without gaps, so that they are always gathered."""
     daemon = shared("--tensor-bytes", "64M", "--cpu-threads", "1", "--no-cpu-pauses", "--timeout", "600s")
-    positions, side = 1 << 16, 1536
+    positions, side = 1 << 16, 640
     answer = exchange(daemon.address, signed("alice", "PUT", "/sequences/s?kv_heads=1&d=24", [("Content-Length", 0)]))
     assert answer.status == 201
     rows = bytes(positions * 2 * 24 * 2)  # 6 MiB, of whose pages 8 MiB are allocated
