@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -197,6 +198,25 @@ static void *open_one(void *argument)
     return NULL;
 }
 
+/* CPU devices with as many threads are equally fast: each gets the highest rates that one of them
+ * has measured, since other programs may have had the cores of a device while it measured, and a
+ * device that is taken for a slow one gets less work for as long as the daemon runs. */
+static void agree_on_peaks(struct device_opening openings[], uint32_t count)
+{
+    for (uint32_t i = 0; i < count * count; i++) {
+        const struct device_opening *one = &openings[i / count], *other = &openings[i % count];
+        if (one->code != GEMMD_OK || other->code != GEMMD_OK ||
+            one->options.backend != GEMM_BACKEND_CPU ||
+            one->options.cpu_threads != other->options.cpu_threads)
+            continue;
+        struct device_info *info = &one->device->info;
+        const struct device_info *measured = &other->device->info;
+        for (uint32_t dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+            info->peak_flops[dtype] = fmax(info->peak_flops[dtype], measured->peak_flops[dtype]);
+        info->peak_memory_bytes = fmax(info->peak_memory_bytes, measured->peak_memory_bytes);
+    }
+}
+
 void devices_open(struct device_opening openings[], uint32_t count)
 {
     pthread_t threads[DEVICES_MAX];
@@ -211,4 +231,5 @@ void devices_open(struct device_opening openings[], uint32_t count)
     for (uint32_t i = 1; i < count; i++)
         if (started[i])
             (void)pthread_join(threads[i], NULL);
+    agree_on_peaks(openings, count);
 }

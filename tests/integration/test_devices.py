@@ -60,6 +60,7 @@ def test_info_lists_the_devices(two):
     assert [device["index"] for device in info["devices"]] == [0, 1]
     assert not any(device["lost"] for device in info["devices"])
     assert info["limits"]["devices"] == "2"
+    assert info["devices"][0]["peak"] == info["devices"][1]["peak"], "shares of the same cores"
     assert per_device(two, "lost") == [0, 0]
     assert requests.get(f"{two.url}/readyz", timeout=PATIENCE_S).json() == {"ready": True}
 
