@@ -27,7 +27,8 @@ def pytest_addoption(parser):
     group.addoption("--sanitizer", choices=tiers.SANITIZERS,
                     help="run only the files that tiers.txt gives to this sanitizer")
     group.addoption("--thin", action="store_true",
-                    help="of each matrix of cases, run one for each type of operands, kernel and format")
+                    help="of each matrix of cases, run one for each type of operands, kernel and format; with "
+                         "--sanitizer at most three cases of any other test that is not marked `hostile`, too")
     group.addoption("--fuzz-seconds", type=int, default=None, metavar="S",
                     help="how long test_fuzzing.py sends random conversations (6; 20 with a sanitizer)")
     group.addoption("--fuzz-number", type=int, default=None, metavar="N",
@@ -58,12 +59,15 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what is marked `nightly`, outside that tier, and with --thin most of what is marked `matrix`."""
+    """Leaves out what is marked `nightly`, outside that tier, and what --thin leaves out."""
     kept = items
     if config.option.tier != "nightly":
         kept = [item for item in kept if not item.get_closest_marker("nightly")]
     if config.option.thin:
-        kept = thinned(kept, random.Random(config.option.seed))
+        chooser = random.Random(config.option.seed)
+        kept = thinned(kept, chooser)
+        if config.option.sanitizer:
+            kept = at_most(SANITIZED_CASES, kept, chooser)
     if len(kept) < len(items):
         chosen = set(kept)
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
@@ -90,6 +94,22 @@ def thinned(items, chooser):
             cases.setdefault(kind_of(item), []).append(item)
     chosen = {chooser.choice(alike) for alike in cases.values()}
     return [item for item in items if item in chosen or not item.get_closest_marker("matrix")]
+
+
+# Cases of a test that run under a sanitizer with --thin. All cases of a test send much the same through the same code,
+# and the builds without sanitizers run all of them.
+SANITIZED_CASES = 3
+
+
+def at_most(number, items, chooser):
+    """Of each test, `number` cases; which ones follows from the seed. Matrices and hostile inputs stay."""
+    cases = {}
+    for item in items:
+        if not item.get_closest_marker("matrix") and not item.get_closest_marker("hostile"):
+            cases.setdefault((item.path, item.originalname), []).append(item)
+    left_out = {item for alike in cases.values() if len(alike) > number
+                for item in chooser.sample(alike, len(alike) - number)}
+    return [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")

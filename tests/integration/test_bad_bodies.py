@@ -13,6 +13,8 @@ import pytest
 from daemon import PATIENCE_S
 from problem import assert_problem
 
+pytestmark = pytest.mark.hostile
+
 A = np.array([[0, 1], [2, 3]], np.float32)
 B = np.array([[4, 5], [6, 7]], np.float32)
 GOOD = {"m": 2, "n": 2, "k": 2}

@@ -11,6 +11,8 @@ from daemon import PATIENT
 from problem import assert_problem
 from wire import Wire, exchange, request
 
+pytestmark = pytest.mark.hostile
+
 OCTETS = ("Content-Type", "application/octet-stream")
 BODY = np.arange(8, dtype=np.float32).tobytes()
 RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()

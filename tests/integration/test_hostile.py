@@ -11,6 +11,8 @@ from oip import MODEL
 from oracle import LONG_DRAIN, Oracle, answers
 from wire import Wire, exchange, request
 
+pytestmark = pytest.mark.hostile
+
 OCTETS = ("Content-Type", "application/octet-stream")
 EXPECT = ("Expect", "100-continue")
 BODY = np.arange(8, dtype=np.float32).tobytes()

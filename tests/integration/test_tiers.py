@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 
 import tiers
 from conftest import ROOT
@@ -75,3 +76,16 @@ def test_a_thinned_matrix_has_every_type():
 
     types = [test.split("-")[-3:] for test in kept]
     assert sorted(types) == sorted({tuple(test.split("-")[-3:]): test.split("-")[-3:] for test in matrix}.values())
+
+
+def test_a_sanitizer_thins_what_is_not_hostile():
+    """Other cases with another seed, and no test without a case."""
+    options = ["--sanitizer", "asan", "--thin", FOLDER / "test_http.py", FOLDER / "test_framing.py"]
+    whole, thin = collected(*options[2:]), collected("--seed", "1", *options)
+
+    def tests(cases, name):
+        return Counter(case.partition("[")[0] for case in cases if f"test_{name}.py" in case)
+
+    assert tests(thin, "framing") == tests(whole, "framing")
+    assert tests(thin, "http") == {test: min(count, 3) for test, count in tests(whole, "http").items()}
+    assert sorted(thin) != sorted(collected("--seed", "2", *options))

@@ -14,6 +14,8 @@ from test_leaving import leave, wait_for
 from test_metrics import scrape, values
 from wire import Wire, exchange, request
 
+pytestmark = pytest.mark.hostile
+
 A = np.ones((2, 3), np.float32)
 B = np.ones((3, 2), np.float32)
 GOOD = [Input("A", A), Input("B", B)]
