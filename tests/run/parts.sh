@@ -38,7 +38,7 @@ run_integration() { # PRESET PYTEST_OPTIONS...
 
 # today FILES...: sets `drawn` to a tenth of the files, another tenth each day.
 today() {
-    local number=$(($(date +%s) / 86400)) file
+    local number=$day file
     drawn=()
     for file in "$@"; do
         if ((number++ % 10 == 0)); then drawn+=("$file"); fi
