@@ -20,12 +20,19 @@ static int b_at(int row, int column)
     return (5 * row + 2 * column + row * column) % 5 - 2;
 }
 
-static int c_at(int row, int column)
+/* The product of all rows and columns. */
+static void multiply(int c[M][N])
 {
-    int sum = 0;
+    int b[K][N];
     for (int i = 0; i < K; i++)
-        sum += a_at(row, i) * b_at(i, column);
-    return sum;
+        for (int j = 0; j < N; j++)
+            b[i][j] = b_at(i, j);
+    for (int row = 0; row < M; row++)
+        for (int i = 0; i < K; i++) {
+            const int a = a_at(row, i);
+            for (int j = 0; j < N; j++)
+                c[row][j] = (i > 0 ? c[row][j] : 0) + a * b[i][j];
+        }
 }
 
 struct layout {
@@ -86,9 +93,10 @@ static unsigned char *element(void *matrix, int index, enum gemmd_dtype dtype)
 /* Elements are little-endian, as in requests and answers. */
 void known_answer_store(unsigned char *to, int value, enum gemmd_dtype dtype)
 {
-    uint64_t bits = bits_of(value, dtype);
-    for (uint32_t i = 0; i < dtype_size(dtype); i++)
-        to[i] = (unsigned char)(bits >> (8 * i));
+    const uint64_t bits = bits_of(value, dtype);
+    const uint32_t size = dtype_size(dtype);
+    for (uint32_t i = 0; i < size; i++)
+        to[i] = (unsigned char)(bits >> 8 * i);
 }
 
 static bool holds(const unsigned char *at, int value, enum gemmd_dtype dtype)
@@ -140,9 +148,11 @@ void known_answer_init(struct gemm_problem *problem, enum gemmd_dtype dtype, enu
 bool known_answer_check(const void *of, uint64_t *row, uint64_t *column)
 {
     const struct gemm_problem *problem = of;
+    int c[M][N];
+    multiply(c);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++)
-            if (!holds(element(problem->c, i * N + j, problem->out), c_at(i, j), problem->out)) {
+            if (!holds(element(problem->c, i * N + j, problem->out), c[i][j], problem->out)) {
                 *row = (uint64_t)i;
                 *column = (uint64_t)j;
                 return false;

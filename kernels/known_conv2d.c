@@ -102,8 +102,25 @@ void known_conv2d_init(struct conv_problem *problem, enum gemmd_dtype dtype,
     memset(y, 0xff, Y_BYTES);
 }
 
-static int answer_at(const struct conv_shape *s, uint64_t image, uint64_t filter, uint64_t row,
-                     uint64_t column)
+/* What x_at and w_at give, with the channels side by side. */
+struct operands {
+    int8_t x[BATCH][HEIGHT][WIDTH][CHANNELS], w[CHANNELS][TAPS][TAPS][CHANNELS];
+};
+
+static void write_operands(struct operands *o)
+{
+    for (uint64_t c = 0; c < CHANNELS; c++) {
+        for (uint64_t i = 0; i < BATCH * HEIGHT * WIDTH; i++)
+            o->x[i / (HEIGHT * WIDTH)][i / WIDTH % HEIGHT][i % WIDTH][c] =
+                (int8_t)x_at(i / (HEIGHT * WIDTH), c, i / WIDTH % HEIGHT, i % WIDTH);
+        for (uint64_t i = 0; i < CHANNELS * TAPS * TAPS; i++)
+            o->w[i / (TAPS * TAPS)][i / TAPS % TAPS][i % TAPS][c] =
+                (int8_t)w_at(i / (TAPS * TAPS), c, i / TAPS % TAPS, i % TAPS);
+    }
+}
+
+static int answer_at(const struct operands *o, const struct conv_shape *s, uint64_t image,
+                     uint64_t filter, uint64_t row, uint64_t column)
 {
     const uint64_t channels = s->channels / s->groups;
     const uint64_t first = filter / (s->filters / s->groups) * channels;
@@ -113,7 +130,7 @@ static int answer_at(const struct conv_shape *s, uint64_t image, uint64_t filter
             const uint64_t y = row * s->stride_h + u - s->pad_top;
             const uint64_t x = column * s->stride_w + v - s->pad_left;
             for (uint64_t c = 0; y < s->height && x < s->width && c < channels; c++)
-                sum += x_at(image, first + c, y, x) * w_at(filter, c, u, v);
+                sum += o->x[image][y][x][first + c] * o->w[filter][u][v][c];
         }
     return sum;
 }
@@ -122,6 +139,8 @@ bool known_conv2d_check(const void *of, uint64_t *row, uint64_t *column)
 {
     const struct conv_problem *problem = of;
     const struct conv_shape *s = &problem->shape;
+    struct operands operands;
+    write_operands(&operands);
     const struct conv_strides ys = conv_strides_y(problem);
     const uint64_t pixels = s->out_height * s->out_width;
     for (*row = 0; *row < s->batch * pixels; ++*row)
@@ -132,7 +151,8 @@ bool known_conv2d_check(const void *of, uint64_t *row, uint64_t *column)
             double got;
             convert_to_f64(problem->out, (const char *)problem->y + at * dtype_size(problem->out),
                            &got, 1);
-            if (got != answer_at(s, image, *column, pixel / s->out_width, pixel % s->out_width))
+            if (got !=
+                answer_at(&operands, s, image, *column, pixel / s->out_width, pixel % s->out_width))
                 return false;
         }
     return true;

@@ -131,10 +131,27 @@ enum {
     KNOWN_X = 400 << 10
 };
 
-static bool known_is_zero(const struct softmax_problem *p, uint64_t row, uint64_t column)
+/* The distance of the zeros of a row, which begin at column known_first. */
+static uint64_t known_distance(const struct softmax_problem *p)
 {
-    const uint64_t unmasked = p->length > KNOWN_LONG ? KNOWN_LONG : KNOWN_SHORT;
-    return (column + row) % (unmasked / KNOWN_ZEROS) == 0;
+    return (p->length > KNOWN_LONG ? KNOWN_LONG : KNOWN_SHORT) / KNOWN_ZEROS;
+}
+
+static uint64_t known_first(const struct softmax_problem *p, uint64_t row)
+{
+    const uint64_t distance = known_distance(p);
+    return (distance - row % distance) % distance;
+}
+
+static void known_rows(const struct softmax_problem *p, unsigned char *x)
+{
+    const uint64_t size = dtype_size(p->dtype), bytes = p->rows * p->length * size;
+    known_answer_store(x, -100, p->dtype);
+    for (uint64_t written = size; written < bytes; written *= 2)
+        memcpy(x + written, x, written < bytes - written ? written : bytes - written);
+    for (uint64_t row = 0; row < p->rows; row++, x += p->length * size)
+        for (uint64_t column = known_first(p, row); column < p->length; column += known_distance(p))
+            known_answer_store(x + column * size, 0, p->dtype);
 }
 
 /* The cases are short rows of each type, and their logarithms, and then long rows. */
@@ -154,27 +171,29 @@ static void known_init(uint32_t index, void *memory, void *problem)
     p->lens = lens;
     for (int i = 0; i < 3; i++)
         lens[i] = (int32_t)length;
-    for (uint64_t i = 0; i < p->rows * p->length; i++)
-        known_answer_store(x + i * dtype_size(p->dtype),
-                           known_is_zero(p, i / p->length, i % p->length) ? 0 : -100, p->dtype);
+    known_rows(p, x);
     memset(p->y, 0xa5, p->rows * p->length * dtype_size(p->out));
 }
 
 static bool known_check(const void *problem, uint64_t *row, uint64_t *column)
 {
     const struct softmax_problem *p = problem;
-    for (uint64_t i = 0; i < p->rows * p->length; i++) {
-        *row = i / p->length;
-        *column = i % p->length;
-        const bool masked = *column >= p->length - KNOWN_MASKED,
-                   is_zero = known_is_zero(p, *row, *column);
-        const double plain = masked || !is_zero ? 0 : 1.0 / KNOWN_ZEROS,
-                     logarithm = masked ? -INFINITY : -log(KNOWN_ZEROS) - (is_zero ? 0 : 100);
-        double value;
-        convert_to_f64(p->out, (const char *)p->y + i * dtype_size(p->out), &value, 1);
-        if (p->log ? !(value == logarithm || fabs(value - logarithm) <= 0x1p-8 * -logarithm)
-                   : !(fabs(value - plain) <= 0x1p-16))
-            return false;
+    const uint64_t size = dtype_size(p->out);
+    const double logarithm_of_zeros = log(KNOWN_ZEROS);
+    const char *y = p->y;
+    for (*row = 0; *row < p->rows; ++*row) {
+        uint64_t zero = known_first(p, *row);
+        for (*column = 0; *column < p->length; ++*column, y += size) {
+            const bool masked = *column >= p->length - KNOWN_MASKED, is_zero = *column == zero;
+            const double plain = masked || !is_zero ? 0 : 1.0 / KNOWN_ZEROS;
+            const double logarithm = masked ? -INFINITY : -logarithm_of_zeros - (is_zero ? 0 : 100);
+            double value;
+            convert_to_f64(p->out, y, &value, 1);
+            if (p->log ? !(value == logarithm || fabs(value - logarithm) <= 0x1p-8 * -logarithm)
+                       : !(fabs(value - plain) <= 0x1p-16))
+                return false;
+            zero += is_zero ? known_distance(p) : 0;
+        }
     }
     return true;
 }

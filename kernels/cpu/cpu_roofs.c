@@ -18,12 +18,12 @@
 #include "proto/dtype.h"
 
 enum {
-    ROUNDS = 4,
+    ROUNDS = 3,
     DEPTH = 128,    /* of the panels, in elements */
-    TILES = 256,    /* that a member computes in a round, of one type */
+    TILES = 128,    /* that a member computes in a round, of one type */
     LINE = 64,      /* bytes of a cache line, or a part of one */
     FILL = 0x3c,    /* bytes that are small normal numbers of every type, subnormals of none */
-    SHARE = 1 << 22 /* bytes that a member reads in a round */
+    SHARE = 1 << 19 /* bytes that a member reads in a round */
 };
 
 struct roofs_job {

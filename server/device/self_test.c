@@ -72,24 +72,20 @@ static enum gemmd_error run_task(struct device *device, const struct task *task,
     return code;
 }
 
-/* Runs the known problems of an operation: in a launch of their own, and in a shared launch if they
- * are small. */
-static enum gemmd_error run_tasks(struct device *device, struct task *task, void *memory,
-                                  struct fault *fault)
+/* Runs known problem number `number` of an operation with a kernel: in a launch of its own, and in
+ * a shared launch if it is small. `is_new`: `memory` and `task` hold the problem, and no result
+ * yet. */
+static enum gemmd_error run_tasks(struct device *device, struct task *task, uint32_t number,
+                                  bool is_new, void *memory, struct fault *fault)
 {
     const struct operation_known *known = &task->operation->known;
-    enum gemmd_error code = GEMMD_OK;
-    for (uint32_t i = 0; code == GEMMD_OK && i < known->cases; i++) {
-        known->init(i, memory, &task->problem);
-        if (!task->kernel->takes(&task->problem))
-            continue;
-        code = run_task(device, task, false, fault);
-        if (code != GEMMD_OK || !device_shares_launch(device, task))
-            continue;
-        known->init(i, memory, &task->problem);
-        code = run_task(device, task, true, fault);
-    }
-    return code;
+    if (!is_new)
+        known->init(number, memory, &task->problem);
+    enum gemmd_error code = run_task(device, task, false, fault);
+    if (code != GEMMD_OK || !device_shares_launch(device, task))
+        return code;
+    known->init(number, memory, &task->problem);
+    return run_task(device, task, true, fault);
 }
 
 /* --- the kernels that are left out, and whether enough kernels remain --- */
@@ -197,16 +193,24 @@ static bool is_of_kernel(const struct device *device, enum gemmd_error code, con
     return false;
 }
 
-static enum gemmd_error test_operation(struct device *device, const struct operation *operation,
-                                       void *memory, struct fault *fault)
+/* Runs a known problem with every kernel that takes it and has not been left out. A problem is
+ * written anew only for a kernel that takes it after another one. */
+static enum gemmd_error test_problem(struct device *device, const struct operation *operation,
+                                     uint32_t number, void *memory, struct fault *fault)
 {
-    const struct gemm_device target = device_gemm(device);
-    const struct operation_kernel *const *kernels = operation_kernels(operation, target.backend);
+    const struct operation_kernel *const *kernels =
+        operation_kernels(operation, device->info.backend);
+    struct task task = {.operation = operation};
+    bool is_new = true;
+    operation->known.init(number, memory, &task.problem);
     for (uint32_t i = 0; kernels[i] != NULL; i++) {
-        struct task task = {.operation = operation, .kernel = kernels[i]};
-        if (!operation_kernel_runs_on(operation, kernels[i], &target))
+        const struct gemm_device target = device_gemm(device);
+        task.kernel = kernels[i];
+        if (!operation_kernel_runs_on(operation, kernels[i], &target) ||
+            !kernels[i]->takes(&task.problem))
             continue;
-        const enum gemmd_error code = run_tasks(device, &task, memory, fault);
+        const enum gemmd_error code = run_tasks(device, &task, number, is_new, memory, fault);
+        is_new = false;
         if (code == GEMMD_OK)
             continue;
         if (!is_of_kernel(device, code, kernels[i]->name, fault))
@@ -214,6 +218,15 @@ static enum gemmd_error test_operation(struct device *device, const struct opera
         leave_out(device, operation, i, "%s", fault->detail);
     }
     return GEMMD_OK;
+}
+
+static enum gemmd_error test_operation(struct device *device, const struct operation *operation,
+                                       void *memory, struct fault *fault)
+{
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < operation->known.cases && code == GEMMD_OK; i++)
+        code = test_problem(device, operation, i, memory, fault);
+    return code;
 }
 
 /* Whether a problem that a kernel of the backend takes has no kernel left. */

@@ -9,6 +9,10 @@ run_under=()
 # Check ends a test after 4 seconds, less than a sanitizer on a busy machine may need.
 export CK_TIMEOUT_MULTIPLIER=30
 
+# Threads of OpenBLAS that have nothing to do spin for 2^26 cycles before they sleep, at each start of a daemon and after
+# each of its calls. Other tests can use the cores: 2^4 cycles.
+export OPENBLAS_THREAD_TIMEOUT=4
+
 run_unit() { # PRESET CTEST_OPTIONS...
     local preset=$1 report=$root/$out/unit-$1.xml status
     shift
