@@ -96,11 +96,11 @@ static void arrival_complete_request(struct connection *connection, struct MHD_C
 /* libmicrohttpd announces a connection that it was given. Returns the connection. */
 static struct connection *arrival_started(struct io_thread *thread, struct MHD_Connection *mhd)
 {
-    const union MHD_ConnectionInfo *socket =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    /* libmicrohttpd 1.0 returns the same union from each call. */
+    const int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     const union MHD_ConnectionInfo *tls =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-    struct connection *connection = take_arriving(thread, socket->connect_fd);
+    struct connection *connection = take_arriving(thread, fd);
     if (tls != NULL && tls->tls_session != NULL)
         tls_begin(thread->server->tls, connection, tls->tls_session);
     return connection;
