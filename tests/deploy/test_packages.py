@@ -206,30 +206,6 @@ def test_installs_runs_upgrades_and_leaves_nothing(debs, clean_root):
     assert before - files(root) == set()
 
 
-@pytest.mark.nightly
-def test_packages_of_debian_12_serve_on_debian_13(debs, tmp_path):
-    """apt finds what they depend on under the names that Debian 13 has for it, and the daemon computes."""
-    need("mmdebstrap")
-    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False).returncode != 0:
-        pytest.skip("a clean root needs root and mounts")
-    if "VERSION_CODENAME=bookworm" not in pathlib.Path("/etc/os-release").read_text():
-        pytest.skip("the packages are those of Debian 12 only if they are built there")
-    sources = "".join(path.read_text() for path in sorted(pathlib.Path("/etc/apt").glob("sources.list.d/debian.sources"))
-                      or [pathlib.Path("/etc/apt/sources.list")])
-    root = tmp_path / "root"
-    run("mmdebstrap", "--quiet", "--variant=apt", "trixie", root, re.search(r"https?://\S+", re.sub("#.*", "", sources))[0])
-    (root / "etc/resolv.conf").write_text(pathlib.Path("/etc/resolv.conf").read_text())
-    wanted = [debs[name] for name in ("gemmd", "gemmctl", "libgemmd0")]
-    for file in wanted:
-        shutil.copy(file, root / "tmp")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive",
-                   "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-    apt = ("chroot", root, "apt-get", "-qq", "-o", "Acquire::Retries=3")
-    run(*apt, "update", env=environment)
-    run(*apt, "install", "-y", "--no-install-recommends", *[f"/tmp/{file.name}" for file in wanted], env=environment)
-    serve_a_product(str(root))
-
-
 class ServiceManager:
     """What systemd does for the unit, in a root where no systemd runs: starts the daemon, takes its
     notifications from the main process alone, and gets its orders from the maintainer scripts

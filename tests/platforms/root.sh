@@ -4,20 +4,29 @@
 tree=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 
 # make_root ROOT SUITE ARCHITECTURES PACKAGES [MMDEBSTRAP_OPTION...]: makes the root if ROOT is absent, with packages from
-# the mirror of this host's apt; then puts the files of the tree, tracked or not yet, into ROOT/source.
+# the mirror of this host's apt, or from Ubuntu's archive for its suite noble; then puts the files of the tree, tracked or
+# not yet, into ROOT/source.
 make_root() {
-    local root=$1 suite=$2 architectures=$3 packages=$4 mirror
+    local root=$1 suite=$2 architectures=$3 packages=$4 from
     shift 4
     if [[ ! -e $root ]]; then
-        mirror=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null || true; } |
-            sed -nE '/^ *#/d; s/.*(https?:[^ ]+).*/\1/p' | sed -n 1p)
-        mmdebstrap --quiet --variant=apt --architectures="$architectures" --include="$packages" \
-            --dpkgopt='path-exclude=/usr/share/man/*' "$@" "$suite" "$root.new" "$mirror"
+        from=("$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null || true; } |
+            sed -nE '/^ *#/d; s/.*(https?:[^ ]+).*/\1/p' | sed -n 1p)")
+        if [[ $suite == noble ]]; then from=("--components=main,universe" "--keyring=$tree/tests/platforms/ubuntu.asc"); fi
+        mmdebstrap --quiet --variant=apt --architectures="$architectures" ${packages:+--include="$packages"} \
+            --dpkgopt='path-exclude=/usr/share/man/*' "$@" "$suite" "$root.new" "${from[@]}"
         mv "$root.new" "$root"
     fi
     rm -rf "$root/source"
     mkdir "$root/source"
     (cd "$tree" && git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$root/source")
+}
+
+# connect ROOT: gives the root this host's name servers, and pip what it reaches the index with here.
+connect() {
+    cp /etc/resolv.conf "$1/etc"
+    cp "${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}" "$1/authorities.pem"
+    printf '[global]\ncert = /authorities.pem\n%s\n' "${PIP_INDEX_URL:+index-url = $PIP_INDEX_URL}" >"$1/etc/pip.conf"
 }
 
 # inside ROOT SCRIPT [ARGUMENT...]: runs a script of bash in /source of the root, with /proc.
