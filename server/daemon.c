@@ -10,6 +10,8 @@
 #include "server/base/clock.h"
 #include "server/daemon_devices.h"
 #include "server/device/host_memory.h"
+#include "server/device/memory/memory_limit.h"
+#include "server/device/memory/page_toucher.h"
 #include "server/http/acceptor.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
@@ -145,11 +147,11 @@ static enum gemmd_error open_memory(struct daemon *daemon, enum gemm_backend bac
     code = daemon_devices_open(config, daemon->log, &services->executors, backend, &choice, fault);
     if (code != GEMMD_OK)
         return code;
-    void *pinned = host_memory_finish(daemon->host_memory, fault);
-    if (pinned == NULL)
+    daemon->pinned = host_memory_finish(daemon->host_memory, fault);
+    if (daemon->pinned == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     daemon_devices_warn_of_memory(config, daemon->log, &services->executors, backend);
-    services->pool = pool_create(pinned, config->pinned_bytes);
+    services->pool = pool_create(daemon->pinned, config->pinned_bytes);
     if (services->pool == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the queue");
     return GEMMD_OK;
@@ -183,6 +185,27 @@ static enum gemmd_error open_stores(struct daemon *daemon, struct fault *fault)
     if (services->shm_store == NULL || services->regions == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for clients' memory");
     return GEMMD_OK;
+}
+
+/* Starts the thread that touches the memory that uploads are received into and copied to. On a GPU
+ * the pinned memory is touched already. The daemon serves without the thread. */
+static void start_toucher(struct daemon *daemon)
+{
+    struct services *services = &daemon->services;
+    const struct config *config = &daemon->config;
+    struct page_span spans[PAGE_SPANS_MAX];
+    uint32_t count = 0;
+    _Static_assert((int)DEVICES_MAX < (int)PAGE_SPANS_MAX, "the pinned memory and all devices fit");
+    if (device_info(services->executors.list[0].device)->backend != GEMM_BACKEND_CPU)
+        return;
+    spans[count++] = (struct page_span){daemon->pinned, config->pinned_bytes};
+    for (uint32_t i = 0; i < services->executors.count; i++) {
+        const struct device_span span = device_tensor_memory(services->executors.list[i].device);
+        spans[count++] = (struct page_span){span.start, span.bytes};
+    }
+    const double share = (double)config->touch_share / CONFIG_SHARE_ONE;
+    services->toucher = page_toucher_start(
+        spans, count, (uint64_t)(share * (double)memory_limit_bytes()), daemon->log);
 }
 
 static enum gemmd_error open_admission(struct daemon *daemon, struct fault *fault)
@@ -414,6 +437,8 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
         code = start_sampler(daemon, fault);
     daemon->http.shm_store = daemon->services.shm_store;
     if (code == GEMMD_OK)
+        start_toucher(daemon);
+    if (code == GEMMD_OK)
         code = http_server_start(&daemon->http, fault);
     return code;
 }
@@ -442,6 +467,8 @@ static bool stop_threads(struct daemon *daemon)
         jobs_close(services->jobs);
     shm_store_stop(services->shm_store);
     http_server_stop(&daemon->http);
+    page_toucher_stop(services->toucher); /* last, since requests for /info read its progress */
+    services->toucher = NULL;
     return idle;
 }
 

@@ -34,6 +34,7 @@ struct daemon {
     struct tokens *tokens; /* NULL: requests need no token */
     struct tls *tls;       /* NULL: TCP connections are served without TLS */
     struct host_memory *host_memory;
+    void *pinned; /* in `host_memory` */
     struct services services;
     struct http_server http;
     struct reload *reload;

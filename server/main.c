@@ -52,7 +52,7 @@ static const uint64_t JSON_FACTOR = 32;
 static const uint64_t PROGRAM_BYTES = 96 * MIB, THREAD_BYTES = MIB, BLAS_THREAD_BYTES = 32 * MIB,
                       CUDA_BYTES = 1024 * MIB;
 /* Threads other than I/O threads and those of OpenBLAS, and those of a CUDA context. */
-static const uint64_t OWN_THREADS = 9, CUDA_THREADS = 8;
+static const uint64_t OWN_THREADS = 10, CUDA_THREADS = 8;
 
 static uint64_t least(uint64_t a, uint64_t b)
 {

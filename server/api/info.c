@@ -14,6 +14,7 @@
 #include "server/api/services.h"
 #include "server/base/clock.h"
 #include "server/base/json_whole.h"
+#include "server/device/memory/page_toucher.h"
 #include "server/http/respond.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
@@ -413,6 +414,15 @@ static json_t *devices_json(const struct executors *executors)
     return json_whole(devices, whole);
 }
 
+/* How much memory has been touched ahead (page_toucher.h). */
+static json_t *touched_json(const struct page_toucher *toucher)
+{
+    const struct page_progress progress = page_toucher_progress(toucher);
+    return json_pack("{s:I, s:I, s:I, s:b}", "bytes", (json_int_t)progress.bytes, "wanted_bytes",
+                     (json_int_t)progress.wanted_bytes, "large_page_bytes",
+                     (json_int_t)progress.large_bytes, "ended", (int)progress.has_ended);
+}
+
 /* The text of a JSON document with a line feed at its end, which the caller frees. Takes over
  * `root`, which may be NULL. Returns NULL if memory ran out. */
 static char *info_text(json_t *root, size_t flags)
@@ -628,14 +638,14 @@ static void info_begin(struct request *request)
         return;
     }
     json_t *root = json_pack(
-        "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:o, s:o, s:o, s:s, s:o, s:i}", "name", "gemmd",
+        "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:o, s:o, s:o, s:o, s:s, s:o, s:i}", "name", "gemmd",
         "version", GEMMD_VERSION, "build", "revision", services->revision, "library",
         gemm_backend_library(device_info(first)->backend), "libmicrohttpd", MHD_get_version(),
         "uptime_seconds", (double)(clock_now_ns() - services->started_ns) * 1e-9, "devices",
-        devices_json(&services->executors), "kernels", kernels_json(device_gemm(first)),
-        "kernels_left_out", left_out_json(&services->executors), "select_version",
-        gemm_select_version(), "limits", config_limits_to_json(request->config), "max_priority",
-        (int)request->max_priority);
+        devices_json(&services->executors), "touched", touched_json(services->toucher), "kernels",
+        kernels_json(device_gemm(first)), "kernels_left_out", left_out_json(&services->executors),
+        "select_version", gemm_select_version(), "limits", config_limits_to_json(request->config),
+        "max_priority", (int)request->max_priority);
     if (call.operation != NULL)
         root = json_whole(root, json_object_set_new(root, "explanation", explanation) == 0);
     respond_text(request, 200, "application/json", info_text(root, JSON_INDENT(2)));

@@ -30,6 +30,7 @@ struct history;
 struct job_thread;
 struct notable;
 struct nvml;
+struct page_toucher;
 struct sampler;
 struct jobs;
 struct shm_store;
@@ -53,9 +54,10 @@ struct services {
     atomic_uint_fast64_t handovers_failed;
     uint64_t device_restarts; /* after losses of the device; set before the threads start */
 
-    struct executors executors;  /* the devices, with their queues and dispatch threads */
-    struct admission *admission; /* of the queues */
-    struct pool *pool;           /* pinned memory */
+    struct executors executors;   /* the devices, with their queues and dispatch threads */
+    struct admission *admission;  /* of the queues */
+    struct pool *pool;            /* pinned memory */
+    struct page_toucher *toucher; /* NULL: no memory is touched ahead */
     struct tensor_store *tensors;
     struct shm_store *shm_store;                         /* mappings of clients' shared memory */
     struct regions *regions;                             /* names that clients gave to mappings */

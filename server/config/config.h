@@ -81,6 +81,7 @@ struct config {
     uint64_t device_bytes;        /* device memory for requests; 0: half of the GPU's free memory, a
                                      quarter of the host's memory on the CPU backend */
     uint64_t tensor_bytes;        /* device memory for resident tensors; 0: no tensor can be kept */
+    uint32_t touch_share;         /* of the memory, for pages to touch ahead, in millionths */
     char *without_kernels;        /* names of kernels to leave out, "a,b"; NULL: none */
     bool shm_memfd;               /* clients may share memfds over Unix sockets */
     bool shm_system;              /* clients may register POSIX shared memory */

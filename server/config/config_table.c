@@ -229,6 +229,15 @@ const struct config_option config_options[] = {
          "Size of the memory of each device that holds resident tensors and sequences, reserved "
          "at start in addition to --device-bytes. A tensor or sequence that does not fit, even "
          "after evictable tensors made room, is refused with 507. 0: none can be kept."},
+    {SETTING("touch-share", CONFIG_KIND_SHARE, CONFIG_GROUP_COMPUTING), FIELD(touch_share),
+     .max = CONFIG_SHARE_ONE, .standard = "0.1", .placeholder = "SHARE",
+     .help =
+         "Share of the memory of the host, or of the container if that has less, up to which the "
+         "CPU backend allocates the pages of --pinned-bytes and --tensor-bytes ahead, from 0 to 1. "
+         "A thread does so after the start, so that the first upload of a large tensor does not "
+         "wait for the system to clear pages. It ends early while less than a quarter of the "
+         "memory is available. Pages beyond the share are allocated when they are first written. "
+         "0: all pages are. With a GPU, all of --pinned-bytes is allocated at the start."},
     {SETTING("without-kernels", CONFIG_KIND_TEXT, CONFIG_GROUP_COMPUTING), FIELD(without_kernels),
      .placeholder = "NAME,...",
      .help = "Names of kernels that are not used, as /info lists them; the next suitable kernel "

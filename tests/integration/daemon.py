@@ -45,6 +45,7 @@ class Daemon:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._stderr,
             text=True, errors="replace", pass_fds=pass_fds,
             env={**{name: value for name, value in os.environ.items() if name not in OWN_VARIABLES},
+                 "GEMMD_TOUCH_SHARE": "0",  # memory that no test uses would be allocated in each of thousands of daemons
                  **(environment or {})})
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -150,8 +150,39 @@ START_TEST(files_that_are_no_quota)
 }
 END_TEST
 
+START_TEST(what_a_limit_leaves)
+{
+    put("proc/self/cgroup", "0::/pod/box\n");
+    put("proc/meminfo", "MemTotal:       16000 kB\nMemFree:   1 kB\nMemAvailable:   9000 kB\n");
+    ck_assert_uint_eq(memory_available_below(root), 9000 * 1024);
+    put("sys/fs/cgroup/pod/memory.max", "6000000\n");
+    ck_assert_uint_eq(memory_available_below(root), 6000000);
+    put("sys/fs/cgroup/pod/memory.current", "5000000\n");
+    ck_assert_uint_eq(memory_available_below(root), 1000000);
+    put("sys/fs/cgroup/pod/memory.stat",
+        "anon 1\ninactive_file_of 7\ninactive_file 2000000\nactive_file 8\n");
+    ck_assert_uint_eq(memory_available_below(root), 3000000);
+    put("sys/fs/cgroup/pod/memory.stat", "inactive_file 7000000\n");
+    ck_assert_uint_eq(memory_available_below(root), 6000000);
+    put("sys/fs/cgroup/pod/memory.stat", "inactive_file 0\n");
+    put("sys/fs/cgroup/pod/memory.current", "7000000\n");
+    ck_assert_uint_eq(memory_available_below(root), 0);
+}
+END_TEST
+
+START_TEST(what_a_limit_of_version_1_leaves)
+{
+    put("proc/self/cgroup", "5:hugetlb,memory:/docker/1f\n");
+    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "8192\n");
+    put("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n");
+    put("sys/fs/cgroup/memory/memory.stat", "inactive_file 4\ntotal_inactive_file 1000\n");
+    ck_assert_uint_eq(memory_available_below(root), 8192 - 4000);
+}
+END_TEST
+
 START_TEST(this_machine_has_memory)
 {
+    ck_assert_uint_lt(memory_available_bytes(), memory_limit_bytes());
     const uint64_t bytes = memory_limit_bytes();
     ck_assert_uint_gt(bytes, 1 << 20);
     ck_assert_uint_lt(bytes, UINT64_C(1) << 60);
@@ -173,6 +204,8 @@ int main(void)
     tcase_add_test(tcase, a_quota_of_version_2);
     tcase_add_test(tcase, a_quota_of_version_1);
     tcase_add_test(tcase, files_that_are_no_quota);
+    tcase_add_test(tcase, what_a_limit_leaves);
+    tcase_add_test(tcase, what_a_limit_of_version_1_leaves);
     tcase_add_test(tcase, this_machine_has_memory);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

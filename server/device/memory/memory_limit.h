@@ -17,4 +17,11 @@ uint64_t memory_limit_bytes(void);
  * `root`, which is "" except in tests. */
 uint64_t memory_limit_of_cgroups(const char *root);
 
+/* How much of this memory the process may still allocate without anything being swapped out or
+ * killed, as the system estimates it. A huge number: unknown. */
+uint64_t memory_available_bytes(void);
+
+/* The same, of files below `root`. */
+uint64_t memory_available_below(const char *root);
+
 #endif
