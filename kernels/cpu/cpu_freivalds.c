@@ -18,6 +18,7 @@
 
 enum {
     CHUNK = 256,             /* elements of a line that are widened at a time */
+    DRAW_STEPS = 8,          /* of struct team_pace that an element of r takes */
     LINES = 4,               /* of which `add` adds chunks at a time */
     PART_ELEMENTS = 1 << 16, /* of a matrix, that a part reads at least */
     PART_COLUMNS = 512       /* at least, if the sums run across the lines of a matrix */
@@ -363,10 +364,13 @@ static struct freivalds_dot dot_with_r(const struct check *c, const void *x, dou
 {
     const struct matrix line = {.dtype = c->p->out, .start = x};
     struct freivalds_dot dot = {.strange = 0};
+    struct team_pace pace = {.team = c->team};
     double wide[CHUNK];
     for (uint64_t at = 0; x != NULL && at < c->p->n; at += CHUNK) {
         const uint64_t count = chunk_after(at, c->p->n);
         bool finite = true;
+        if (team_pace_stops(&pace, count))
+            break;
         read_chunk(&line, 0, at, count, wide);
         for (uint64_t i = 0; i < count; i++) {
             finite &= isfinite(wide[i]) != 0;
@@ -504,7 +508,8 @@ static void check_real(struct team *team, const struct gemm_problem *p, uint64_t
     c.expected = c.absolute + ks, c.bound = c.expected + rows;
 
     *c.header = (struct freivalds_header){.residual = 0};
-    for (uint64_t j = 0; j < p->n; j++) {
+    struct team_pace pace = {.team = team};
+    for (uint64_t j = 0; j < p->n && !team_pace_stops(&pace, DRAW_STEPS); j++) {
         c.r[j] = freivalds_r(p->dtype, seed, j);
         c.header->norm_square += c.r[j] * c.r[j];
     }
@@ -576,7 +581,7 @@ static void check_a_part_i32(void *argument, uint64_t number, uint32_t member)
             p->beta != 0 ? (const uint32_t *)p->c0 + part.index * p->stride_c0 + row * p->ldc0
                          : NULL;
         uint32_t difference = (uint32_t)0 - alpha * c->expected[at + row];
-        for (uint64_t j = 0; j < p->n; j++)
+        for (uint64_t j = 0; j < p->n && (j % CHUNK != 0 || !team_pace_stops(&pace, CHUNK)); j++)
             difference +=
                 (line[j] - (line0 != NULL ? beta * line0[j] : 0) - (bias != NULL ? bias[j] : 0)) *
                 c->r[j];
@@ -599,7 +604,8 @@ static void check_integers(struct team *team, const struct gemm_problem *p, uint
     c.r = (uint32_t *)(void *)((char *)workspace + FREIVALDS_ROWS_OFFSET + rows * sizeof(double));
     c.br = c.r + p->n;
     c.expected = c.br + p->k * p->batch;
-    for (uint64_t j = 0; j < p->n; j++)
+    struct team_pace pace = {.team = team};
+    for (uint64_t j = 0; j < p->n && !team_pace_stops(&pace, DRAW_STEPS); j++)
         c.r[j] = freivalds_r_i32(seed, j);
     team_run(team, check_b_part_i32, &c, c.of_k.parts * p->batch);
     if (!team_has_stopped(team))

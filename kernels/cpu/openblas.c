@@ -5,7 +5,7 @@
  * and of the sums at a time, so that tall problems need no more memory than square ones. The kernel
  * does not take i8, because f32 sums of its products are exact only below 2^24.
  *
- * A call of BLAS cannot be stopped. A product that takes longer than about 30 ms is therefore cut
+ * A call of BLAS cannot be stopped. A product that takes longer than about 20 ms is therefore cut
  * into several calls, and can stop between two of them. OpenBLAS copies the operands of each call
  * into a layout of its own, which costs less the longer the sides of C are. The product is cut
  * along k first, by whole blocks of OpenBLAS: 4000 x 4000 x 4000 in f64 on one core of an AMD EPYC
@@ -25,11 +25,12 @@
 
 enum {
     BLOCK_ROWS = 1024, /* of A widened at a time; many enough to keep every core of sgemm busy */
-    PART_LINES = 16,   /* lines that a thread widens or finishes at a time */
-    STEPS = 1 << 20,   /* multiplications between two calls of team_stops, or one call of BLAS */
+    PART_LINES = 16,   /* lines that a thread widens or finishes at a time, */
+    PART_LENGTH = 1 << 16, /* in pieces of this many elements */
+    STEPS = 1 << 20, /* multiplications between two calls of team_stops, or one call of BLAS */
     /* Calls of BLAS. */
-    CALL_STEPS = 3 << 28, /* multiplications in f64 for each thread, at most; in f32 twice that */
-    CALL_BYTES = 1 << 27, /* of A and B together, at most */
+    CALL_STEPS = 3 << 27, /* multiplications in f64 for each thread, at most; in f32 twice that */
+    CALL_BYTES = 1 << 26, /* of A and B together, at most */
     CALL_DEPTH = 384,     /* k is cut at multiples of this many steps, */
     CALL_SIDE = 64,       /* and the sides of C at multiples of this many rows and columns */
 };
@@ -80,7 +81,13 @@ static bool openblas_workspace_bytes(const void *of, uint64_t *out)
     return size_add(bytes, plan.sums_bytes, out);
 }
 
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 struct widening {
+    struct team *team;
     enum gemmd_dtype dtype;
     const char *from; /* `lines` of `length` elements, `ld` elements apart */
     char *to;         /* contiguous */
@@ -93,12 +100,19 @@ static void widen_lines(void *argument, uint64_t part, uint32_t member)
     const struct widening *w = argument;
     const uint64_t from_size = dtype_size(w->dtype);
     const uint64_t to_size = dtype_size(dtype_accumulator(w->dtype));
+    struct team_pace pace = {.team = w->team};
     for (uint64_t i = part * PART_LINES; i < w->lines && i < (part + 1) * PART_LINES; i++)
-        convert_widen(w->dtype, w->from + i * w->ld * from_size, w->to + i * w->length * to_size,
-                      w->length);
+        for (uint64_t at = 0; at < w->length; at += PART_LENGTH) {
+            const uint64_t count = least_of(w->length - at, PART_LENGTH);
+            if (team_pace_stops(&pace, count))
+                return;
+            convert_widen(w->dtype, w->from + (i * w->ld + at) * from_size,
+                          w->to + (i * w->length + at) * to_size, count);
+        }
 }
 
 struct finishing {
+    struct team *team;
     const struct gemm_problem *problem;
     uint64_t index, first, rows;
     const char *sums;
@@ -109,9 +123,16 @@ static void finish_rows(void *argument, uint64_t part, uint32_t member)
 {
     (void)member;
     const struct finishing *f = argument;
+    const uint64_t n = f->problem->n, size = dtype_size(dtype_accumulator(f->problem->dtype));
+    struct team_pace pace = {.team = f->team};
     for (uint64_t i = part * PART_LINES; i < f->rows && i < (part + 1) * PART_LINES; i++)
-        epilogue_row(f->problem, f->index, f->first + i, 0, f->problem->n,
-                     f->sums + i * f->row_bytes);
+        for (uint64_t at = 0; at < n; at += PART_LENGTH) {
+            const uint64_t count = least_of(n - at, PART_LENGTH);
+            if (team_pace_stops(&pace, count))
+                return;
+            epilogue_row(f->problem, f->index, f->first + i, at, count,
+                         f->sums + i * f->row_bytes + at * size);
+        }
 }
 
 /* Runs the task for all lines: on the team if there is enough to do, and otherwise in this thread.
@@ -155,11 +176,6 @@ static struct blas_operand operand_from(struct blas_operand x, uint64_t row, uin
 {
     x.data += (x.transpose == CblasTrans ? column * x.ld + row : row * x.ld + column) * size;
     return x;
-}
-
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* The lengths of one call of BLAS. */
@@ -239,6 +255,7 @@ static struct blas_operand rows_of_a(struct team *team, const struct gemm_proble
     };
     if (p->dtype != dtype_accumulator(p->dtype)) {
         struct widening w = {
+            .team = team,
             .dtype = p->dtype,
             .from = a.data,
             .to = to,
@@ -263,6 +280,7 @@ static struct blas_operand whole_b(struct team *team, const struct gemm_problem 
     };
     if (p->dtype != dtype_accumulator(p->dtype)) {
         struct widening w = {
+            .team = team,
             .dtype = p->dtype,
             .from = b.data,
             .to = to,
@@ -294,6 +312,8 @@ static enum gemmd_error openblas_run(struct gemm_context *base, const void *of, 
         for (uint64_t first = 0; first < p->m; first += plan.rows) {
             const uint64_t rows = p->m - first < plan.rows ? p->m - first : plan.rows;
             const struct blas_operand a = rows_of_a(team, p, index, first, rows, wide_a);
+            if (team_has_stopped(team)) /* the operands are incomplete */
+                return GEMMD_OK;
             char *sums = kept;
             uint64_t ld = p->n;
             if (plan.sums_bytes == 0) {
@@ -304,7 +324,8 @@ static enum gemmd_error openblas_run(struct gemm_context *base, const void *of, 
                 return GEMMD_OK;
             if (epilogue_is_identity(p))
                 continue;
-            struct finishing f = {.problem = p,
+            struct finishing f = {.team = team,
+                                  .problem = p,
                                   .index = index,
                                   .first = first,
                                   .rows = rows,

@@ -329,6 +329,82 @@ START_TEST(long_product_of_openblas)
 }
 END_TEST
 
+/* What precedes and follows the calls of `openblas`: an epilogue of one long row, and the widening
+ * of one long line of each operand. */
+static const struct long_line {
+    enum gemmd_dtype dtype;
+    enum gemm_act act;
+    uint64_t n, k;
+    uint32_t slices;
+} long_lines[] = {
+    {GEMMD_F32, GEMM_ACT_GELU_TANH, ELEMENTS, 1, SLICES},
+    {GEMMD_BF16, GEMM_ACT_NONE, 1, ELEMENTS, 2 * SLICES - 1},
+};
+
+static struct gemm_problem line_problem(enum gemmd_dtype dtype, enum gemmd_dtype out,
+                                        enum gemm_act act, uint64_t n, uint64_t k)
+{
+    struct gemm_problem problem = {.dtype = dtype,
+                                   .out = out,
+                                   .act = act,
+                                   .transb = true,
+                                   .m = 1,
+                                   .n = n,
+                                   .k = k,
+                                   .alpha = 1,
+                                   .batch = 1,
+                                   .a = w,
+                                   .b = x,
+                                   .c = y};
+    gemm_problem_contiguous(&problem);
+    return problem;
+}
+
+START_TEST(long_line_of_openblas)
+{
+    const struct long_line *of = &long_lines[_i];
+    const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
+    const struct operation_kernel *kernel = NULL;
+    const struct gemm_problem problem = line_problem(of->dtype, of->dtype, of->act, of->n, of->k);
+    const uint64_t bytes = of->n * dtype_size(of->dtype);
+    ck_assert_int_eq(operation_select(&operation_gemm, &cpu, "openblas", &problem, &kernel, NULL),
+                     GEMMD_OK);
+    memset(y, 0xff, bytes);
+    const uint32_t asked = run(kernel, &problem, 0);
+    ck_assert_msg(asked >= of->slices, "asked %u times", asked);
+    memcpy(whole, y, bytes);
+    memset(y, 0xff, bytes);
+    ck_assert_uint_eq(run(kernel, &problem, STOPS_AT), STOPS_AT);
+    ck_assert_msg(memcmp(whole, y, bytes) != 0, "computed all");
+}
+END_TEST
+
+/* The check of a product of one long row: the vector r is drawn and multiplied by the row. */
+START_TEST(check_of_one_row)
+{
+    const enum gemmd_dtype types[][2] = {{GEMMD_F32, GEMMD_F32}, {GEMMD_I8, GEMMD_I32}};
+    const struct gemm_problem problem =
+        line_problem(types[_i][0], types[_i][1], GEMM_ACT_NONE, ELEMENTS, 1);
+    uint64_t bytes;
+    ck_assert(operation_gemm.check_bytes(&problem, &bytes));
+    unsigned char *workspace = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    ck_assert_ptr_nonnull(workspace);
+    const uint32_t stops_at[] = {0, STOPS_AT};
+    uint32_t asked[2];
+    for (int i = 0; i < 2; i++) {
+        struct stopper stopper = {.stops_at = stops_at[i]};
+        cpu_watch_begin(context, stopper_stops, &stopper);
+        ck_assert_int_eq(operation_gemm.check(context, &problem, 7, workspace), GEMMD_OK);
+        ck_assert_uint_eq(cpu_watch_end(context), (stops_at[i] != 0));
+        asked[i] = stopper.asked;
+    }
+    /* An element of r takes eight steps, and the products of the row one each. */
+    ck_assert_msg(asked[0] >= 9 * SLICES, "asked %u times", asked[0]);
+    ck_assert_uint_eq(asked[1], STOPS_AT);
+    free(workspace);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cpu_stops");
@@ -342,6 +418,9 @@ int main(void)
     tcase_add_loop_test(tests, one_query_of_an_attention, 0, 2);
     tcase_add_loop_test(tests, long_product_of_openblas, 0,
                         (int)(sizeof long_products / sizeof long_products[0]));
+    tcase_add_loop_test(tests, long_line_of_openblas, 0,
+                        (int)(sizeof long_lines / sizeof long_lines[0]));
+    tcase_add_loop_test(tests, check_of_one_row, 0, 2);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
