@@ -20,7 +20,7 @@ struct document {
     FILE *out;
     unsigned line; /* of the template */
     /* The commands whose option the document has described, for each option of gemmctl. */
-    unsigned described[OPTION_COUNT];
+    uint64_t described[OPTION_COUNT];
 };
 
 /* Each writes what a directive stands for. `rest` is the text after the directive's name. False:

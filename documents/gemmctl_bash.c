@@ -68,7 +68,7 @@ bool gemmctl_bash_values(struct document *document, const char *rest)
         if (options[id].argument == NULL)
             continue;
         const struct value of_all = value_of(NULL, (enum option_id)id);
-        unsigned done = 0;
+        uint64_t done = 0;
         for (const struct command *command = commands; command->name != NULL; command++) {
             const struct value value = value_of(command, (enum option_id)id);
             if (!option_is_of(&options[id], command) || (done & command->taker) != 0 ||

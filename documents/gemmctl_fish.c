@@ -57,11 +57,11 @@ bool gemmctl_fish_commands(struct document *document, const char *rest)
 
 /* Writes the condition of an option: the commands from `command` on that have it with the same
  * value and help. Returns these commands' bits. */
-static unsigned fish_condition(FILE *out, const struct command *command, enum option_id id)
+static uint64_t fish_condition(FILE *out, const struct command *command, enum option_id id)
 {
     const struct value value = value_of(command, id);
     char help[OPTION_TEXT_MAX], of_other[OPTION_TEXT_MAX];
-    unsigned takers = 0;
+    uint64_t takers = 0;
     option_text(commands, command, options[id].help, help, sizeof help);
     help[strcspn(help, ";")] = '\0';
     fputs(" -n '__gemmctl_is", out);
@@ -104,7 +104,7 @@ bool gemmctl_fish_options(struct document *document, const char *rest)
     (void)rest;
     for (int id = 0; id < OPTION_COUNT; id++) {
         const bool common = option_is_common(&options[id]);
-        unsigned done = 0;
+        uint64_t done = 0;
         for (const struct command *command = commands; command->name != NULL; command++) {
             if (!option_is_of(&options[id], command) || (done & command->taker) != 0)
                 continue;

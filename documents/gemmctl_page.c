@@ -184,7 +184,7 @@ bool gemmctl_options(struct document *document, const char *rest)
         if (id == OPTION_COUNT)
             return document_fail(document, "gemmctl has no such option:", names);
         for (size_t i = 0; i < count || i == 0; i++) {
-            const unsigned takers = count > 0 ? of[i]->taker : options[id].takers;
+            const uint64_t takers = count > 0 ? of[i]->taker : options[id].takers;
             if ((options[id].takers & takers) != takers || is_in_overview(id) != (count == 0))
                 return document_fail(document, "this is no option of these commands:", names);
             if ((document->described[id] & takers) != 0)

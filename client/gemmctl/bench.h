@@ -43,7 +43,7 @@ struct bench_subject {
 
 /* What differs between the operations. */
 struct bench_operation {
-    unsigned taker; /* the command's bit, FOR_... */
+    uint64_t taker; /* the command's bit, FOR_... */
     /* Reads the parameters from the command line, sets defaults, and sets types and shapes of the
      * operands, result_bytes and flops. On failure `fault` has a sentence. */
     enum gemmd_error (*read)(struct bench_subject *subject, const struct arguments *arguments,

@@ -65,7 +65,7 @@ static void print_heading(const struct context *context, const char *heading)
 static void print_options(const struct context *context, const char *heading,
                           const struct command *command, bool common)
 {
-    const unsigned takers = command != NULL ? command->taker : FOR_ALL;
+    const uint64_t takers = command != NULL ? command->taker : FOR_ALL;
     print_heading(context, heading);
     for (int id = 0; id < OPTION_COUNT; id++)
         if ((options[id].takers & takers) != 0 && option_is_common(&options[id]) == common)
@@ -73,7 +73,7 @@ static void print_options(const struct context *context, const char *heading,
 }
 
 /* Lists the names of the common options that a command takes. */
-static void print_common_names(const struct context *context, unsigned taker)
+static void print_common_names(const struct context *context, uint64_t taker)
 {
     char list[1024];
     int length = snprintf(list, sizeof list, "'gemmctl --help' describes");

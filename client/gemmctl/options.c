@@ -115,7 +115,7 @@ static bool is_group(const struct command *commands, const char *word)
 static void unknown_option(const char *text, const struct command *command,
                            char problem[PROBLEM_MAX])
 {
-    const unsigned taker = command != NULL ? command->taker : FOR_ALL;
+    const uint64_t taker = command != NULL ? command->taker : FOR_ALL;
     const char *name = command != NULL ? command->name : "";
     const char *names[OPTION_COUNT];
     uint32_t count = 0;

@@ -16,59 +16,57 @@
 
 /* Each command has a bit, by which the table below says which commands have an option. The names
  * after FOR_ALL stand for several commands. */
-enum {
-    FOR_GEMM = 1 << 0,
-    FOR_BENCH = 1 << 1, /* of products */
-    FOR_INFO = 1 << 2,
-    FOR_METRICS = 1 << 3,
-    FOR_READY = 1 << 4, /* ready, ping and version */
-    FOR_HELP = 1 << 5,
-    FOR_TENSOR_PUT = 1 << 6,
-    FOR_TENSOR_GET = 1 << 7,
-    FOR_TENSOR_LS = 1 << 8,
-    FOR_TENSOR_RM = 1 << 9,
-    FOR_JOB_STATUS = 1 << 10,
-    FOR_JOB_WAIT = 1 << 11,
-    FOR_JOB_RESULT = 1 << 12,
-    FOR_JOB_CANCEL = 1 << 13,
-    FOR_ATTENTION = 1 << 14,
-    FOR_JOB_LS = 1 << 15,
-    FOR_BENCH_ATTENTION = 1 << 16,
-    FOR_BENCH_LADDER = 1 << 17,
-    FOR_COMPLETION = 1 << 18,
-    FOR_TOP = 1 << 19,
-    FOR_REDUCE = 1 << 20,
-    FOR_SOFTMAX = 1 << 21,
-    FOR_CONV = 1 << 22,
-    FOR_BENCH_CONV = 1 << 23,
-    FOR_BENCH_REDUCE = 1 << 24,
-    FOR_BENCH_SOFTMAX = 1 << 25,
-    FOR_SEQUENCE_PUT = 1 << 26,
-    FOR_SEQUENCE_FORK = 1 << 27,
-    FOR_SEQUENCE_APPEND = 1 << 28,
-    FOR_SEQUENCE = 1 << 29, /* sequence truncate, sequence ls and sequence rm */
-    FOR_SEQUENCE_GET = 1 << 30,
-    FOR_ALL = INT32_MAX,              /* all 31 bits */
-    FOR_ASKING = FOR_ALL & ~FOR_HELP, /* commands that send requests */
-    FOR_PRODUCTS = FOR_GEMM | FOR_BENCH,
-    FOR_ATTENDING = FOR_ATTENTION | FOR_BENCH_ATTENTION,
-    FOR_ROWS = FOR_REDUCE | FOR_SOFTMAX,
-    FOR_CONVS = FOR_CONV | FOR_BENCH_CONV,
-    FOR_REDUCES = FOR_REDUCE | FOR_BENCH_REDUCE,
-    FOR_SOFTMAXES = FOR_SOFTMAX | FOR_BENCH_SOFTMAX,
-    FOR_COMPUTING = FOR_GEMM | FOR_ATTENTION | FOR_ROWS | FOR_CONV,
-    FOR_STORING = FOR_GEMM | FOR_ROWS | FOR_CONV,
-    FOR_CHECKING = FOR_GEMM | FOR_ROWS | FOR_CONV,
-    FOR_LOADING =
-        FOR_BENCH | FOR_BENCH_ATTENTION | FOR_BENCH_CONV | FOR_BENCH_REDUCE | FOR_BENCH_SOFTMAX,
-    FOR_COMPUTED = FOR_COMPUTING | FOR_LOADING,
-    FOR_READERS = FOR_COMPUTING | FOR_TENSOR_PUT | FOR_SEQUENCE_APPEND,
-    FOR_HEADS = FOR_ATTENDING | FOR_SEQUENCE_PUT,
-    FOR_LAYERS = FOR_ATTENTION | FOR_SEQUENCE_APPEND | FOR_SEQUENCE_GET,
-    FOR_WRITERS = FOR_COMPUTING | FOR_TENSOR_GET | FOR_JOB_RESULT,
-    FOR_JOBS = FOR_JOB_STATUS | FOR_JOB_WAIT | FOR_JOB_RESULT | FOR_JOB_CANCEL | FOR_JOB_LS,
-    FOR_TENSORS = FOR_TENSOR_PUT | FOR_TENSOR_GET | FOR_TENSOR_LS | FOR_TENSOR_RM
-};
+#define FOR_GEMM (UINT64_C(1) << 0)
+#define FOR_BENCH (UINT64_C(1) << 1) /* of products */
+#define FOR_INFO (UINT64_C(1) << 2)
+#define FOR_METRICS (UINT64_C(1) << 3)
+#define FOR_READY (UINT64_C(1) << 4) /* ready, ping and version */
+#define FOR_HELP (UINT64_C(1) << 5)
+#define FOR_TENSOR_PUT (UINT64_C(1) << 6)
+#define FOR_TENSOR_GET (UINT64_C(1) << 7)
+#define FOR_TENSOR_LS (UINT64_C(1) << 8)
+#define FOR_TENSOR_RM (UINT64_C(1) << 9)
+#define FOR_JOB_STATUS (UINT64_C(1) << 10)
+#define FOR_JOB_WAIT (UINT64_C(1) << 11)
+#define FOR_JOB_RESULT (UINT64_C(1) << 12)
+#define FOR_JOB_CANCEL (UINT64_C(1) << 13)
+#define FOR_ATTENTION (UINT64_C(1) << 14)
+#define FOR_JOB_LS (UINT64_C(1) << 15)
+#define FOR_BENCH_ATTENTION (UINT64_C(1) << 16)
+#define FOR_BENCH_LADDER (UINT64_C(1) << 17)
+#define FOR_COMPLETION (UINT64_C(1) << 18)
+#define FOR_TOP (UINT64_C(1) << 19)
+#define FOR_REDUCE (UINT64_C(1) << 20)
+#define FOR_SOFTMAX (UINT64_C(1) << 21)
+#define FOR_CONV (UINT64_C(1) << 22)
+#define FOR_BENCH_CONV (UINT64_C(1) << 23)
+#define FOR_BENCH_REDUCE (UINT64_C(1) << 24)
+#define FOR_BENCH_SOFTMAX (UINT64_C(1) << 25)
+#define FOR_SEQUENCE_PUT (UINT64_C(1) << 26)
+#define FOR_SEQUENCE_FORK (UINT64_C(1) << 27)
+#define FOR_SEQUENCE_APPEND (UINT64_C(1) << 28)
+#define FOR_SEQUENCE (UINT64_C(1) << 29) /* sequence truncate, sequence ls and sequence rm */
+#define FOR_SEQUENCE_GET (UINT64_C(1) << 30)
+#define FOR_ALL UINT64_MAX               /* every bit, also those of no command */
+#define FOR_ASKING (FOR_ALL & ~FOR_HELP) /* commands that send requests */
+#define FOR_PRODUCTS (FOR_GEMM | FOR_BENCH)
+#define FOR_ATTENDING (FOR_ATTENTION | FOR_BENCH_ATTENTION)
+#define FOR_ROWS (FOR_REDUCE | FOR_SOFTMAX)
+#define FOR_CONVS (FOR_CONV | FOR_BENCH_CONV)
+#define FOR_REDUCES (FOR_REDUCE | FOR_BENCH_REDUCE)
+#define FOR_SOFTMAXES (FOR_SOFTMAX | FOR_BENCH_SOFTMAX)
+#define FOR_COMPUTING (FOR_GEMM | FOR_ATTENTION | FOR_ROWS | FOR_CONV)
+#define FOR_STORING (FOR_GEMM | FOR_ROWS | FOR_CONV)
+#define FOR_CHECKING (FOR_GEMM | FOR_ROWS | FOR_CONV)
+#define FOR_LOADING                                                                                \
+    (FOR_BENCH | FOR_BENCH_ATTENTION | FOR_BENCH_CONV | FOR_BENCH_REDUCE | FOR_BENCH_SOFTMAX)
+#define FOR_COMPUTED (FOR_COMPUTING | FOR_LOADING)
+#define FOR_READERS (FOR_COMPUTING | FOR_TENSOR_PUT | FOR_SEQUENCE_APPEND)
+#define FOR_HEADS (FOR_ATTENDING | FOR_SEQUENCE_PUT)
+#define FOR_LAYERS (FOR_ATTENTION | FOR_SEQUENCE_APPEND | FOR_SEQUENCE_GET)
+#define FOR_WRITERS (FOR_COMPUTING | FOR_TENSOR_GET | FOR_JOB_RESULT)
+#define FOR_JOBS (FOR_JOB_STATUS | FOR_JOB_WAIT | FOR_JOB_RESULT | FOR_JOB_CANCEL | FOR_JOB_LS)
+#define FOR_TENSORS (FOR_TENSOR_PUT | FOR_TENSOR_GET | FOR_TENSOR_LS | FOR_TENSOR_RM)
 
 /* X(ID, name, letter, argument, standard, takers, parameter, help). `argument` names the option's
  * value, NULL for a flag; an argument with a "|" lists the values that can be chosen. `standard` is
@@ -418,7 +416,7 @@ struct option {
     const char *argument;
     const char *standard;
     const char *help;
-    unsigned takers;
+    uint64_t takers;
     char letter; /* 0: none */
     bool parameter;
 };
@@ -427,7 +425,7 @@ extern const struct option options[OPTION_COUNT];
 struct context;
 struct command {
     const char *name; /* one word, or two: "tensor put"; a first word alone may be one too */
-    unsigned taker;   /* the command's bit, FOR_... */
+    uint64_t taker;   /* the command's bit, FOR_... */
     uint32_t operands_min, operands_max; /* operands_max may be OPERANDS_ANY */
     const char *usage;                   /* the operands, for the line "usage: gemmctl NAME ..." */
     const char *summary;

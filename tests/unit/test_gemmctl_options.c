@@ -241,7 +241,7 @@ START_TEST(texts_have_room)
 END_TEST
 
 static const struct {
-    unsigned takers;
+    uint64_t takers;
     const struct parameter_table *table;
 } tables[] = {
     {FOR_PRODUCTS, &gemm_parameter_table},     {FOR_ATTENDING, &attention_parameter_table},
@@ -302,7 +302,7 @@ static void compare_with_table(const struct command *command, const struct param
 /* What an option can be follows from proto/ for the parser, and is listed here for the help. */
 START_TEST(options_list_the_values_of_their_parameters)
 {
-    unsigned seen = 0;
+    uint64_t seen = 0;
     for (const struct command *command = commands; command->name != NULL; command++)
         for (int i = 0; i < TABLES; i++)
             if ((tables[i].takers & command->taker) != 0) {
