@@ -8,7 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/gemmctl/bench_plot.h"
 #include "client/gemmctl/command.h"
+#include "client/gemmctl/output.h"
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/progress.h"
 #include "client/gemmctl/random_operands.h"
@@ -62,9 +64,9 @@ struct gemmd_request *bench_subject_submit(struct bench_subject *subject,
     return subject->operation->submit(subject, client, out, user, error);
 }
 
-void bench_subject_print(const struct bench_subject *subject)
+void bench_subject_print(const struct bench_subject *subject, FILE *to)
 {
-    subject->operation->print(subject);
+    subject->operation->print(subject, to);
 }
 
 void bench_subject_describe(const struct bench_subject *subject, json_t *object)
@@ -87,8 +89,7 @@ static uint32_t bucket_of(uint64_t us)
     return (shift + 1) * LATENCY_STEPS + (uint32_t)((us >> shift) - LATENCY_STEPS);
 }
 
-/* Returns the largest value of a bucket. */
-static uint64_t bucket_end(uint32_t bucket)
+uint64_t latency_bucket_end(uint32_t bucket)
 {
     if (bucket < LATENCY_STEPS)
         return bucket;
@@ -105,6 +106,15 @@ void latency_add(struct latency *latency, uint64_t us)
         latency->max_us = us;
 }
 
+void latency_join(struct latency *latency, const struct latency *other)
+{
+    for (uint32_t i = 0; other->count > 0 && i < LATENCY_BUCKETS; i++)
+        latency->counts[i] += other->counts[i];
+    latency->count += other->count;
+    if (other->max_us > latency->max_us)
+        latency->max_us = other->max_us;
+}
+
 uint64_t latency_percentile(const struct latency *latency, double percent)
 {
     double rank = (double)latency->count * percent / 100;
@@ -112,7 +122,8 @@ uint64_t latency_percentile(const struct latency *latency, double percent)
     for (uint32_t i = 0; i < LATENCY_BUCKETS; i++) {
         seen += latency->counts[i];
         if (seen > 0 && (double)seen >= rank)
-            return bucket_end(i) < latency->max_us ? bucket_end(i) : latency->max_us;
+            return latency_bucket_end(i) < latency->max_us ? latency_bucket_end(i)
+                                                           : latency->max_us;
     }
     return latency->max_us;
 }
@@ -190,15 +201,21 @@ static void print_latencies(const struct figures *f)
     table_free(&table);
 }
 
+/* Prints what was measured: "product    64x64x64 f32 to f32 by openblas, 8 connections". */
+static void print_title(const struct bench_run *run, FILE *to)
+{
+    bench_subject_print(&run->subject, to);
+    fputs(" by ", to);
+    (void)terminal_put(run->kernel[0] != '\0' ? run->kernel : "none", to);
+    fprintf(to, ", %u connections", run->connections);
+    if (run->in_flight > run->connections)
+        fprintf(to, ", %u in flight", run->in_flight);
+}
+
 static void print_lines(const struct bench_run *run, const struct figures *f)
 {
     char text[UNITS_ROOM];
-    bench_subject_print(&run->subject);
-    printf(" by ");
-    (void)terminal_put(run->kernel[0] != '\0' ? run->kernel : "none", stdout);
-    printf(", %u connections", run->connections);
-    if (run->in_flight > run->connections)
-        printf(", %u in flight", run->in_flight);
+    print_title(run, stdout);
     putchar('\n');
     printf("answered   %llu in %.2f s, %.2f to a launch\n", (unsigned long long)run->latency.count,
            run->elapsed_s, f->launch);
@@ -224,6 +241,89 @@ static void bench_report(const struct context *context, const struct bench_run *
         print_lines(run, &figures);
 }
 
+/* ---- the drawing ---- */
+
+/* Writes the drawing of a measurement to a file. */
+static enum gemmd_error write_svg(const char *path, const struct plot_grid *grid,
+                                  const struct bench_run *run, struct fault *fault)
+{
+    char *title = NULL, *text = NULL;
+    size_t title_length, length;
+    struct output output;
+    FILE *to = open_memstream(&title, &title_length);
+    if (to != NULL) {
+        print_title(run, to);
+        fclose(to);
+    }
+    to = title != NULL ? open_memstream(&text, &length) : NULL;
+    if (to != NULL) {
+        plot_svg(grid, title, to);
+        fclose(to);
+    }
+    enum gemmd_error code = text != NULL ? output_open_text(&output, path, text, length, fault)
+                                         : fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                                                     "there is no memory for the drawing");
+    if (text != NULL) {
+        if (code == GEMMD_OK)
+            code = output_commit(&output, fault);
+        output_close(&output);
+    }
+    free(title);
+    free(text);
+    return code;
+}
+
+/* Checks before the measurement that the drawing can be written. Returns EXIT_OK, or prints the
+ * reason and returns the exit code. */
+static int check_plot(const struct context *context)
+{
+    const char *path = context->arguments->values[OPTION_PLOT];
+    const char *end = path != NULL ? strrchr(path, '.') : NULL;
+    struct output output;
+    struct fault fault = {0};
+    if (path == NULL)
+        return EXIT_OK;
+    if (strcmp(path, "-") == 0)
+        return option_flag(context->arguments, OPTION_JSON)
+                   ? fail_usage(context, "--plot - is printed after the report, which --json "
+                                         "replaces; name a file that ends in .svg")
+                   : EXIT_OK;
+    if (end == NULL || strcmp(end, ".svg") != 0)
+        return fail_usage(context,
+                          "--plot writes SVG; name a file that ends in .svg, or - to draw here");
+    enum gemmd_error code = output_open_text(&output, path, " ", 1, &fault);
+    output_close(&output); /* without output_commit: no file is left */
+    return code == GEMMD_OK ? EXIT_OK : fail_fault(context, &fault);
+}
+
+/* Draws the measurement where --plot says. Returns EXIT_OK, or prints the reason and returns the
+ * exit code. */
+static int draw(const struct context *context, const struct bench_plot *plot,
+                const struct bench_run *run)
+{
+    const char *path = context->arguments->values[OPTION_PLOT];
+    const bool here = strcmp(path, "-") == 0;
+    struct fault fault = {0};
+    if (run->latency.count == 0) {
+        fprintf(stderr, "gemmctl: no request was answered, so nothing is drawn\n");
+        return EXIT_OK; /* the caller has the error of a request */
+    }
+    struct plot_grid *grid = here ? plot_grid_new(plot, run, PLOT_TEXT_ROWS, PLOT_TEXT_COLUMNS)
+                                  : plot_grid_new(plot, run, PLOT_SVG_ROWS, PLOT_COLUMNS_MAX);
+    enum gemmd_error code = GEMMD_OK;
+    if (grid == NULL) {
+        code =
+            fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for the drawing");
+    } else if (here) {
+        putchar('\n');
+        plot_text(grid, stdout);
+    } else {
+        code = write_svg(path, grid, run, &fault);
+    }
+    free(grid);
+    return code == GEMMD_OK ? EXIT_OK : fail_fault(context, &fault);
+}
+
 /* ---- the loop ---- */
 
 enum { DEFAULT_CONNECTIONS = 8, DEFAULT_DURATION_MS = 5000 };
@@ -236,6 +336,7 @@ struct bench {
     double began_s, until_s;
     uint64_t started;
     struct progress_line *line; /* NULL: the requests are not measured */
+    struct bench_plot *plot;    /* NULL: nothing is drawn */
     struct bench_run run;
 };
 
@@ -260,12 +361,19 @@ static void bench_add_answer(struct bench *bench, struct gemmd_request *request)
     struct gemmd_result result;
     gemmd_result_init(&result, sizeof result);
     enum gemmd_error code = gemmd_request_result(request, &result, &error);
+    const bool drawn = bench->plot != NULL && bench->line != NULL;
+    const double at_s = drawn ? now_s() - bench->began_s : 0;
     if (code == GEMMD_OK) {
-        latency_add(&run->latency, (uint64_t)(result.elapsed_ms * 1000));
+        const uint64_t latency_us = (uint64_t)(result.elapsed_ms * 1000);
+        latency_add(&run->latency, latency_us);
+        if (drawn)
+            bench_plot_answer(bench->plot, at_s, latency_us);
         run->launches_sum += result.batch;
         memcpy(run->kernel, result.kernel, sizeof run->kernel);
         return;
     }
+    if (drawn)
+        bench_plot_error(bench->plot, at_s);
     if (run->error_count++ == 0)
         run->first_error = error;
     run->errors[code]++;
@@ -409,10 +517,16 @@ int command_bench(const struct context *context)
     struct progress_line line;
     struct bench_options given;
     int code = bench_read_options(context, &given);
+    if (code == EXIT_OK)
+        code = check_plot(context);
     if (code != EXIT_OK)
         return code;
     struct bench *bench = calloc(1, sizeof *bench);
-    if (bench == NULL) {
+    const bool drawn = arguments->values[OPTION_PLOT] != NULL;
+    if (bench != NULL && drawn)
+        bench->plot = bench_plot_new();
+    if (bench == NULL || (drawn && bench->plot == NULL)) {
+        free(bench);
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for the measurement");
         return fail_fault(context, &fault);
     }
@@ -442,6 +556,10 @@ int command_bench(const struct context *context)
         goto done;
     }
     bench_report(context, &bench->run);
+    if (bench->plot != NULL)
+        code = draw(context, bench->plot, &bench->run);
+    if (code != EXIT_OK)
+        goto done;
     if (interrupt_asked())
         code = EXIT_INTERRUPTED;
     else if (bench->run.error_count > 0)
@@ -454,6 +572,7 @@ done:
     free(bench->results);
     free(bench->slots);
     bench_subject_free(&bench->run.subject);
+    free(bench->plot);
     free(bench);
     return code;
 }

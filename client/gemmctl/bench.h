@@ -53,7 +53,7 @@ struct bench_operation {
     /* As bench_subject_submit, _print and _describe. */
     struct gemmd_request *(*submit)(struct bench_subject *subject, struct gemmd_client *client,
                                     void *out, void *user, struct gemmd_error_info *error);
-    void (*print)(const struct bench_subject *subject);
+    void (*print)(const struct bench_subject *subject, FILE *to);
     json_t *(*describe)(const struct bench_subject *subject); /* a new object; NULL: no memory */
 };
 extern const struct bench_operation bench_product, bench_attention, bench_conv, bench_reduce,
@@ -74,8 +74,8 @@ struct gemmd_request *bench_subject_submit(struct bench_subject *subject,
                                            struct gemmd_client *client, void *out, void *user,
                                            struct gemmd_error_info *error);
 
-/* Prints the request on standard output, for example "product    64x64x64 f32 to f32". */
-void bench_subject_print(const struct bench_subject *subject);
+/* Prints the request, for example "product    64x64x64 f32 to f32". */
+void bench_subject_print(const struct bench_subject *subject, FILE *to);
 /* Adds the sizes of the request to a JSON object. */
 void bench_subject_describe(const struct bench_subject *subject, json_t *object);
 
@@ -95,6 +95,10 @@ void latency_add(struct latency *latency, uint64_t us);
 /* The duration, in microseconds, that `percent` of all durations did not exceed; 0 if there are no
  * durations. */
 uint64_t latency_percentile(const struct latency *latency, double percent);
+/* Adds the durations of `other`. */
+void latency_join(struct latency *latency, const struct latency *other);
+/* The largest duration, in microseconds, that a bucket counts. */
+uint64_t latency_bucket_end(uint32_t bucket);
 
 struct bench_run {
     struct bench_subject subject; /* the request that was repeated */

@@ -57,11 +57,11 @@ static struct gemmd_request *array_submit(struct bench_subject *subject,
 
 /* Prints "1024x1024 f32 to f32". */
 static void array_print(const struct array_shape *shape, enum gemmd_dtype dtype,
-                        enum gemmd_dtype out)
+                        enum gemmd_dtype out, FILE *to)
 {
     char text[REPORT_SHAPE_ROOM];
-    printf("%s %s to %s", report_shape(shape->rank, shape->dims, text), gemmd_dtype_name(dtype),
-           gemmd_dtype_name(out));
+    fprintf(to, "%s %s to %s", report_shape(shape->rank, shape->dims, text),
+            gemmd_dtype_name(dtype), gemmd_dtype_name(out));
 }
 
 static json_t *array_describe(const char *op, const struct array_shape *shape,
@@ -108,17 +108,17 @@ static struct gemmd_request *conv_submit(struct bench_subject *subject, struct g
     return array_submit(subject, &conv_command, client, out, user, error);
 }
 
-static void conv_print(const struct bench_subject *subject)
+static void conv_print(const struct bench_subject *subject, FILE *to)
 {
     const struct conv2d_request *r = &subject->conv;
-    printf("conv       %llux%llux%llux%llu, %llu filters of %llux%llu",
-           (unsigned long long)r->batch, (unsigned long long)r->channels,
-           (unsigned long long)r->height, (unsigned long long)r->width,
-           (unsigned long long)r->filters, (unsigned long long)r->filter_h,
-           (unsigned long long)r->filter_w);
+    fprintf(to, "conv       %llux%llux%llux%llu, %llu filters of %llux%llu",
+            (unsigned long long)r->batch, (unsigned long long)r->channels,
+            (unsigned long long)r->height, (unsigned long long)r->width,
+            (unsigned long long)r->filters, (unsigned long long)r->filter_h,
+            (unsigned long long)r->filter_w);
     if (r->groups > 1)
-        printf(" in %llu groups", (unsigned long long)r->groups);
-    printf(" %s to %s", gemmd_dtype_name(r->dtype), gemmd_dtype_name(r->out));
+        fprintf(to, " in %llu groups", (unsigned long long)r->groups);
+    fprintf(to, " %s to %s", gemmd_dtype_name(r->dtype), gemmd_dtype_name(r->out));
 }
 
 static json_t *conv_describe(const struct bench_subject *subject)
@@ -175,11 +175,11 @@ static struct gemmd_request *reduce_submit(struct bench_subject *subject,
     return array_submit(subject, &reduce_command, client, out, user, error);
 }
 
-static void reduce_print(const struct bench_subject *subject)
+static void reduce_print(const struct bench_subject *subject, FILE *to)
 {
     const struct reduce_request *r = &subject->reduce;
-    printf("reduce     %s over axis %u of ", reduce_op_name(r->op), reduce_request_axis(r));
-    array_print(&r->shape, r->dtype, r->out);
+    fprintf(to, "reduce     %s over axis %u of ", reduce_op_name(r->op), reduce_request_axis(r));
+    array_print(&r->shape, r->dtype, r->out, to);
 }
 
 static json_t *reduce_describe(const struct bench_subject *subject)
@@ -226,11 +226,11 @@ static struct gemmd_request *softmax_submit(struct bench_subject *subject,
     return array_submit(subject, &softmax_command, client, out, user, error);
 }
 
-static void softmax_print(const struct bench_subject *subject)
+static void softmax_print(const struct bench_subject *subject, FILE *to)
 {
     const struct softmax_request *r = &subject->softmax;
-    printf("softmax    %s", r->log ? "logarithm, " : "");
-    array_print(&r->shape, r->dtype, r->out);
+    fprintf(to, "softmax    %s", r->log ? "logarithm, " : "");
+    array_print(&r->shape, r->dtype, r->out, to);
 }
 
 static json_t *softmax_describe(const struct bench_subject *subject)

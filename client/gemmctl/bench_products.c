@@ -60,14 +60,14 @@ static struct gemmd_request *product_submit(struct bench_subject *subject,
     return gemmd_gemm_submit(client, &subject->gemm, error);
 }
 
-static void product_print(const struct bench_subject *subject)
+static void product_print(const struct bench_subject *subject, FILE *to)
 {
     const struct gemm_request *r = &subject->product;
-    printf("product    %llux%llux%llu", (unsigned long long)r->m, (unsigned long long)r->n,
-           (unsigned long long)r->k);
+    fprintf(to, "product    %llux%llux%llu", (unsigned long long)r->m, (unsigned long long)r->n,
+            (unsigned long long)r->k);
     if (r->batch > 1)
-        printf(" times %llu", (unsigned long long)r->batch);
-    printf(" %s to %s", gemmd_dtype_name(r->dtype), gemmd_dtype_name(r->out));
+        fprintf(to, " times %llu", (unsigned long long)r->batch);
+    fprintf(to, " %s to %s", gemmd_dtype_name(r->dtype), gemmd_dtype_name(r->out));
 }
 
 static json_t *product_describe(const struct bench_subject *subject)
@@ -129,15 +129,16 @@ static struct gemmd_request *attention_submit(struct bench_subject *subject,
     return gemmd_attention_submit(client, &subject->attend, error);
 }
 
-static void attention_print(const struct bench_subject *subject)
+static void attention_print(const struct bench_subject *subject, FILE *to)
 {
     const struct attention_request *r = &subject->attention;
-    printf("attention  %llu heads on %llu, %llu queries on %llu keys, heads of %llu and %llu",
-           (unsigned long long)r->heads, (unsigned long long)r->kv_heads, (unsigned long long)r->sq,
-           (unsigned long long)r->skv, (unsigned long long)r->d, (unsigned long long)r->dv);
+    fprintf(to, "attention  %llu heads on %llu, %llu queries on %llu keys, heads of %llu and %llu",
+            (unsigned long long)r->heads, (unsigned long long)r->kv_heads,
+            (unsigned long long)r->sq, (unsigned long long)r->skv, (unsigned long long)r->d,
+            (unsigned long long)r->dv);
     if (r->batch > 1)
-        printf(" times %llu", (unsigned long long)r->batch);
-    printf(" %s%s", r->causal ? "causal " : "", gemmd_dtype_name(r->dtype));
+        fprintf(to, " times %llu", (unsigned long long)r->batch);
+    fprintf(to, " %s%s", r->causal ? "causal " : "", gemmd_dtype_name(r->dtype));
 }
 
 static json_t *attention_describe(const struct bench_subject *subject)

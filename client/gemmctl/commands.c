@@ -91,7 +91,9 @@ const struct command commands[] = {
      "  gemmctl job cancel \"$id\"\n", command_job_cancel},
     {"bench", FOR_BENCH, 0, 0, "[-m ROWS] [-n COLUMNS] [-k DEPTH]",
      "measure how many products the daemon answers per second",
-     "  gemmctl bench -m 64 -n 64 -k 64 --connections 32 --duration 10s\n", command_bench},
+     "  gemmctl bench -m 64 -n 64 -k 64 --connections 32 --duration 10s\n"
+     "  gemmctl bench --plot latencies.svg\n",
+     command_bench},
     {"bench attention", FOR_BENCH_ATTENTION, 0, 0, "[--heads COUNT] [--sq LENGTH]",
      "measure how many attentions the daemon answers per second",
      "  gemmctl bench attention --heads 8 --sq 1 --skv 4096 --connections 32\n", command_bench},

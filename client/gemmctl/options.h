@@ -339,6 +339,9 @@
     X(DURATION, "duration", 'd', "TIME", "5s", FOR_LOADING, 0, "time to measure")                  \
     X(REQUESTS, "requests", 0, "COUNT", "0", FOR_LOADING, 0,                                       \
       "number of requests to measure; 0: as many as --duration allows")                            \
+    X(PLOT, "plot", 0, "FILE", NULL, FOR_LOADING, 0,                                               \
+      "file, whose name ends in .svg, to draw latencies in, over the time and of all answers; -: " \
+      "draw in characters after the report")                                                       \
     X(ONCE, "once", 0, NULL, NULL, FOR_TOP, 0,                                                     \
       "print one report, of one --interval, and exit; so does top without a terminal")             \
     X(INTERVAL, "interval", 0, "TIME", "1s", FOR_TOP, 0,                                           \

@@ -82,28 +82,42 @@ static enum gemmd_error open_stream(struct output *output, const char *path, str
     return output->data != NULL ? GEMMD_OK : unwritable(output, ENOMEM, fault);
 }
 
+/* Opens a file that begins with a header and has room for `bytes` more. */
+static enum gemmd_error open_bytes(struct output *output, const char *path, const char *header,
+                                   uint64_t header_bytes, uint64_t bytes, struct fault *fault)
+{
+    struct stat about;
+    bool standard = strcmp(path, "-") == 0;
+    *output = (struct output){
+        .name = standard ? "standard output" : path, .fd = -1, .header_bytes = header_bytes};
+    if (!size_add(header_bytes, bytes, &output->bytes) || output->bytes > INT64_MAX)
+        return unwritable(output, EFBIG, fault);
+    bool renames = !standard && (stat(path, &about) != 0 || S_ISREG(about.st_mode));
+    enum gemmd_error code =
+        renames ? open_temporary(output, path, fault) : open_stream(output, path, fault);
+    if (code == GEMMD_OK)
+        memcpy(output->data, header, header_bytes);
+    return code;
+}
+
 /* Opens a file of one array, or a safetensors file of several. */
 static enum gemmd_error open_entries(struct output *output, const char *path, enum format format,
                                      const struct safetensors_entry *entries, uint32_t count,
                                      struct fault *fault)
 {
     char header[SAFETENSORS_HEADER_MAX];
-    struct stat about;
-    bool standard = strcmp(path, "-") == 0;
-    *output = (struct output){.name = standard ? "standard output" : path, .fd = -1};
-    output->header_bytes = write_header(format, entries, count, header);
-    bool fits = true;
-    output->bytes = output->header_bytes;
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < count; i++)
-        fits = fits && size_add(output->bytes, entries[i].tensor.bytes, &output->bytes);
-    if (!fits || output->bytes > INT64_MAX)
-        return unwritable(output, EFBIG, fault);
-    bool renames = !standard && (stat(path, &about) != 0 || S_ISREG(about.st_mode));
-    enum gemmd_error code =
-        renames ? open_temporary(output, path, fault) : open_stream(output, path, fault);
-    if (code == GEMMD_OK)
-        memcpy(output->data, header, output->header_bytes);
-    return code;
+        if (!size_add(bytes, entries[i].tensor.bytes, &bytes))
+            bytes = UINT64_MAX; /* open_bytes refuses the sum */
+    return open_bytes(output, path, header, write_header(format, entries, count, header), bytes,
+                      fault);
+}
+
+enum gemmd_error output_open_text(struct output *output, const char *path, const char *text,
+                                  uint64_t bytes, struct fault *fault)
+{
+    return open_bytes(output, path, text, bytes, 0, fault);
 }
 
 enum gemmd_error output_open(struct output *output, const char *path, enum format format,

@@ -35,6 +35,9 @@ enum gemmd_error output_open(struct output *output, const char *path, enum forma
 enum gemmd_error output_open_scaled(struct output *output, const char *path,
                                     const struct tensor *scale, const struct tensor *tensor,
                                     struct fault *fault);
+/* As output_open, for a file that has `bytes` bytes of `text`, at least one, and nothing else. */
+enum gemmd_error output_open_text(struct output *output, const char *path, const char *text,
+                                  uint64_t bytes, struct fault *fault);
 /* The room for the result's bytes. */
 void *output_data(struct output *output);
 /* Makes the file appear under its name, or writes the bytes to the pipe or device. */

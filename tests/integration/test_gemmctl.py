@@ -11,6 +11,7 @@ import stat
 import subprocess
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -351,6 +352,27 @@ def test_bench(run):
                                     "--connections", "4", "--json")).stdout)
     assert report["requests"] == 50
     assert succeed(run("bench", "-m16", "-n16", "-k16", "--duration", "200ms")).stdout
+
+
+def test_bench_plots(run, tmp_path):
+    """--plot draws to an SVG file, which appears whole or not at all, or after the report."""
+    load = ("bench", "-m16", "-n16", "-k16", "--requests=40", "--connections=2")
+    path = tmp_path / "latencies.svg"
+    report = json.loads(succeed(run(*load, "--plot", path, "--json")).stdout)
+    drawing = ElementTree.parse(path).getroot()
+    texts = ["".join(text.itertext()) for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert "product 16x16x16 f32 to f32 by " in " ".join(texts[0].split())
+    assert {"p50", "p90", "p99", "p99.9", "max"} <= {text.split()[0] for text in texts} and report["requests"] == 40
+    said = succeed(run(*load, "--plot", "-")).stdout.decode()
+    assert "answers over time" in said and " p50" in said and max(map(len, said.splitlines())) <= 80
+    before = path.read_bytes()
+    nowhere = tmp_path / "missing" / "x.svg"
+    for words, says in [(["--plot", nowhere], "cannot be written"), (["--plot", "x.png"], "ends in .svg"),
+                        (["--plot", "-", "--json"], "--json"), (["--plot", path, "--url=127.0.0.1:1"], "no daemon answers")]:
+        refused = run(*load, *words)
+        assert refused.returncode != DONE and says in refused.stderr.decode(), words
+    assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()].count(path.name) == 1
+    assert not list(tmp_path.glob("latencies.svg.*"))
 
 
 def test_bench_ladder(run):

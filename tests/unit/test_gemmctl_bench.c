@@ -1,10 +1,11 @@
-/* What gemmctl bench stands on: percentiles against a sorted list, random operands. */
+/* What gemmctl bench stands on: percentiles against a sorted list, random operands, drawings. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/gemmctl/bench.h"
+#include "client/gemmctl/bench_plot.h"
 #include "client/gemmctl/random_operands.h"
 
 enum { COUNT = 20000 };
@@ -111,6 +112,108 @@ START_TEST(operands_are_random)
 }
 END_TEST
 
+/* ---- drawings ---- */
+
+/* A measurement of `seconds` with 100 answers a second, of 1 ms, and of 50 ms in its last tenth,
+ * and an error in the middle. */
+static void measure(struct bench_plot *plot, struct bench_run *run, uint32_t seconds)
+{
+    for (uint32_t i = 0; i < 100 * seconds; i++) {
+        const uint64_t us = i < 90 * seconds ? 1000 : 50000;
+        latency_add(&run->latency, us);
+        bench_plot_answer(plot, (i + 0.5) / 100, us);
+    }
+    bench_plot_error(plot, seconds / 2.0);
+    run->elapsed_s = seconds;
+}
+
+/* However long the measurement is, no answer is lost, and each is in its time and its latency. */
+START_TEST(grids_have_every_answer_where_it_belongs)
+{
+    const uint32_t seconds = (uint32_t[]){1, 2, 7, 600}[_i];
+    struct bench_plot *plot = bench_plot_new();
+    struct bench_run *run = calloc(1, sizeof *run);
+    measure(plot, run, seconds);
+    struct plot_grid *grid = plot_grid_new(plot, run, 16, 48);
+    ck_assert_uint_le(grid->columns, 48);
+    ck_assert_uint_ge(grid->columns, 24);
+    ck_assert_uint_eq(grid->errors, 1);
+    uint64_t answers = 0;
+    for (uint32_t i = 0; i < grid->columns; i++) {
+        const struct plot_column *column = &grid->cells[i];
+        uint64_t in_cells = 0;
+        for (uint32_t row = 0; row < grid->rows; row++)
+            in_cells += column->cells[row];
+        ck_assert_uint_eq(in_cells, column->answers);
+        answers += in_cells;
+        /* The axis ends at the latencies, so these are in its first and its last row. */
+        if (column->to_s <= 0.9 * seconds)
+            ck_assert_uint_eq(column->cells[0], column->answers);
+        if (column->from_s >= 0.9 * seconds)
+            ck_assert_uint_eq(column->cells[grid->rows - 1], column->answers);
+        if (column->errors > 0) {
+            ck_assert_double_le(column->from_s, seconds / 2.0);
+            ck_assert_double_ge(column->to_s, seconds / 2.0);
+        }
+        if (plot_grid_rate(grid, column) >= 0)
+            ck_assert_double_eq_tol(plot_grid_rate(grid, column), 100, 20);
+    }
+    ck_assert_uint_eq(answers, 100 * (uint64_t)seconds);
+    ck_assert_str_eq(grid->marks[0].name, "p50");
+    ck_assert_double_eq_tol(grid->marks[0].us, 1000, 20);
+    ck_assert_double_eq_tol(grid->marks[2].us, 50000, 1000);
+    free(grid);
+    free(plot);
+    free(run);
+}
+END_TEST
+
+/* A single answer, of no time at all, has an axis too. */
+START_TEST(a_grid_of_one_answer_is_finite)
+{
+    struct bench_plot *plot = bench_plot_new();
+    struct bench_run *run = calloc(1, sizeof *run);
+    latency_add(&run->latency, 0);
+    bench_plot_answer(plot, 0, 0);
+    struct plot_grid *grid = plot_grid_new(plot, run, 16, 48);
+    ck_assert(isfinite(plot_grid_place(grid, 0)) && isfinite(plot_grid_place(grid, 1)));
+    ck_assert_double_gt(grid->high_us, grid->low_us);
+    ck_assert_uint_eq(grid->cell_max, 1);
+    free(grid);
+    free(plot);
+    free(run);
+}
+END_TEST
+
+START_TEST(drawings_are_narrow_and_escaped)
+{
+    struct bench_plot *plot = bench_plot_new();
+    struct bench_run *run = calloc(1, sizeof *run);
+    char *text = NULL;
+    size_t length;
+    measure(plot, run, 3);
+    struct plot_grid *grid = plot_grid_new(plot, run, PLOT_TEXT_ROWS, PLOT_TEXT_COLUMNS);
+    FILE *to = open_memstream(&text, &length);
+    plot_text(grid, to);
+    fclose(to);
+    for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1)
+        ck_assert_uint_le(strcspn(line, "\n"), 80);
+    ck_assert_ptr_nonnull(strstr(text, "p99"));
+    ck_assert_ptr_nonnull(strchr(text, '!'));
+    free(text);
+    to = open_memstream(&text, &length);
+    plot_svg(grid, "a <b> & \"c\"\x1b", to);
+    fclose(to);
+    ck_assert_ptr_nonnull(strstr(text, "a &#60;b&#62; &#38; \"c\"</title>"));
+    ck_assert_ptr_null(strchr(text, '\x1b'));
+    ck_assert_ptr_null(strstr(text, "nan"));
+    free(text);
+    free(grid);
+    free(plot);
+    free(run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gemmctl_bench");
@@ -118,6 +221,9 @@ int main(void)
     tcase_add_test(tcase, percentiles_are_near_the_true_ones);
     tcase_add_test(tcase, takes_every_duration);
     tcase_add_loop_test(tcase, operands_are_random, GEMMD_F64, GEMMD_I32);
+    tcase_add_loop_test(tcase, grids_have_every_answer_where_it_belongs, 0, 4);
+    tcase_add_test(tcase, a_grid_of_one_answer_is_finite);
+    tcase_add_test(tcase, drawings_are_narrow_and_escaped);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
