@@ -49,6 +49,14 @@ enum { OPERATION_GROUP_MAX = 1024 };
  * and one f32 problem of each other operation). */
 enum { NAIVE_SHARE_FACTOR = 64 };
 
+/* How a kernel would compute a problem, for people (GET /info?explain=...). */
+struct operation_tile {
+    /* The tile: its name in the kernel's table, such as "bf16_128x256_1x2", or its rows and
+     * columns, such as "128x64". Of several launches, that of the first. "": not known. */
+    char name[48];
+    double us; /* the time that the model behind the choice estimates; 0: there is no model */
+};
+
 struct operation_kernel {
     const char *name;
     const char *description;     /* one line, for /info */
@@ -85,6 +93,10 @@ struct operation_kernel {
     uint64_t (*tiles)(struct gemm_context *context, const void *problem);
     enum gemmd_error (*run_tiles)(struct gemm_context *context, const void *problem,
                                   struct operation_range tiles);
+    /* Describes the tile that `run` would choose for a problem that the kernel takes. `out` is
+     * zeroed. Reads nothing of the context but properties of the device, so that any thread may
+     * call it while the context computes. NULL: the kernel chooses no tile. */
+    void (*tile)(struct gemm_context *context, const void *problem, struct operation_tile *out);
     /* The most floating-point operations that one launch should have, as operation->launch_cost
      * counts them, if the kernel has tiles, or the operation cuts problems itself (operation->cut).
      * A product with more of them is cut by rows or by problems of the batch, and every element has

@@ -15,6 +15,7 @@
  * in f32, which depends on the row and on B alone.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/cpu/bf16_range.h"
@@ -411,6 +412,15 @@ static enum gemmd_error cpu_tiled_run(struct gemm_context *base, const void *of,
     return GEMMD_OK;
 }
 
+/* The rows and columns of C that one core computes at once. */
+static void cpu_tiled_tile(struct gemm_context *base, const void *problem,
+                           struct operation_tile *out)
+{
+    snprintf(out->name, sizeof out->name, "%llux%d",
+             (unsigned long long)block_rows(problem, team_size(cpu_context_of(base)->team)),
+             BLOCK_N);
+}
+
 const struct operation_kernel gemm_cpu_tiled = {
     .name = "tiled",
     .description = "cache-blocked, packed panels, vector registers",
@@ -419,4 +429,5 @@ const struct operation_kernel gemm_cpu_tiled = {
     .takes = cpu_tiled_takes,
     .workspace_bytes = operation_no_workspace, /* the context has the scratch */
     .run = cpu_tiled_run,
+    .tile = cpu_tiled_tile,
 };

@@ -1,6 +1,7 @@
 /* GET /metrics, /info, /version and /openapi.json, which describe the daemon; and
  * /info?explain=..., which describes how a request would be computed. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -506,14 +507,35 @@ static json_t *measured_json(const struct metrics_cell_total *cells, uint32_t co
     return json_null();
 }
 
-/* The kernels of the backend in the order of choice, each with the reason why it is or is not
- * chosen. */
+/* A kernel with the reason why it is or is not chosen, the tile and the estimate of a kernel that
+ * chooses a tile, and what was measured of the kernel, which the object takes over. */
+static json_t *choice_json(const struct device *device, const struct task *task,
+                           const struct operation_kernel *chosen, const char *name,
+                           json_t *measured)
+{
+    const struct gemm_device about = device_gemm(device);
+    const struct operation_kernel *kernel = task->kernel;
+    const bool takes = kernel->takes(&task->problem);
+    struct operation_tile tile = {.us = 0};
+    if (takes && operation_kernel_runs_on(task->operation, kernel, &about))
+        device_tile(device, task, &tile);
+    return json_pack(
+        "{s:s, s:b, s:b, s:s, s:s?, s:o, s:o}", "name", kernel->name, "chosen", kernel == chosen,
+        "takes", takes, "reason",
+        operation_reason(task->operation, &about, name, &task->problem, chosen, kernel), "tile",
+        tile.name[0] != '\0' ? tile.name : NULL, "estimated_us",
+        tile.us > 0 && isfinite(tile.us) ? json_real(tile.us) : json_null(), "measured", measured);
+}
+
+/* The kernels of the backend in the order of choice. */
 static json_t *choices_json(struct request *request, const struct explain_call *call,
-                            const struct gemm_device *device, const void *problem,
+                            const struct device *device, const union operation_problem *problem,
                             const struct operation_kernel *chosen)
 {
     const struct operation *operation = call->operation->operation;
-    const struct operation_kernel *const *k = operation_kernels(operation, device->backend);
+    struct task task = {.operation = operation, .problem = *problem};
+    const struct operation_kernel *const *k =
+        operation_kernels(operation, device_info(device)->backend);
     const char *name = call_request_field(&call->parameters, call->operation->kernel_at);
     struct metrics_cell_total *cells = calloc(METRICS_CELLS_MAX, sizeof *cells);
     json_t *list = json_array();
@@ -521,13 +543,12 @@ static json_t *choices_json(struct request *request, const struct explain_call *
     /* The figures of kernels need the scope that their own path needs. */
     const bool sees = request->server->tokens == NULL || (request->scopes & SCOPE_METRICS) != 0;
     const uint32_t count = whole && sees ? metrics_cells(request->server->metrics, cells) : 0;
-    for (; whole && *k != NULL; k++)
+    for (; whole && *k != NULL; k++) {
+        task.kernel = *k;
         whole = json_array_append_new(
-                    list, json_pack("{s:s, s:b, s:b, s:s, s:o}", "name", (*k)->name, "chosen",
-                                    *k == chosen, "takes", (*k)->takes(problem), "reason",
-                                    operation_reason(operation, device, name, problem, chosen, *k),
-                                    "measured",
-                                    measured_json(cells, count, operation, *k, problem))) == 0;
+                    list, choice_json(device, &task, chosen, name,
+                                      measured_json(cells, count, operation, *k, problem))) == 0;
+    }
     free(cells);
     return json_whole(list, whole);
 }
@@ -619,7 +640,7 @@ static enum gemmd_error explain(struct request *request, struct explain_call *ca
                      least_us_json(device_info(first), dtype, flops, bytes), "kernel", chosen->name,
                      "reason", operation_reason(operation, &device, name, &problem, chosen, chosen),
                      "shares_launch", (int)operation_is_small(operation, chosen, &problem),
-                     "kernels", choices_json(request, call, &device, &problem, chosen), "devices",
+                     "kernels", choices_json(request, call, first, &problem, chosen), "devices",
                      loads_json(&services->executors));
     return GEMMD_OK;
 }

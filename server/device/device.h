@@ -117,6 +117,9 @@ const struct device_info *device_info(const struct device *device);
 uint32_t device_left_out(const struct device *device, const struct device_left_out **list);
 /* The properties of the device that operation_select needs. */
 struct gemm_device device_gemm(const struct device *device);
+/* Describes the tile with which the kernel of a task would compute the problem in a launch of its
+ * own. The problem's pointers are only tested for NULL. All zero: the kernel chooses no tile. */
+void device_tile(const struct device *device, const struct task *task, struct operation_tile *out);
 /* The device's memory, in which each work has a range (work->device_bytes). */
 struct arena *device_arena(struct device *device);
 /* The device's tensor memory, which tensor_store.h divides up. On CUDA these are device addresses:

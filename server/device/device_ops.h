@@ -30,6 +30,8 @@ struct device_ops {
     bool computes_in_submit;
     /* The device memory that a task needs in a launch of its own. False: the size overflows. */
     bool (*task_bytes)(const struct device *device, const struct task *task, uint64_t *out);
+    /* device_tile, of a task whose kernel describes its tile. NULL: no kernel does. */
+    void (*tile)(const struct device *device, const struct task *task, struct operation_tile *out);
     /* `submit` takes launch lists of works with a join_key that are not stacked, and runs each
      * list as one group (operation_kernel.run_group). */
     bool groups;

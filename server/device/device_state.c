@@ -37,6 +37,13 @@ struct gemm_device device_gemm(const struct device *device)
     return of;
 }
 
+void device_tile(const struct device *device, const struct task *task, struct operation_tile *out)
+{
+    *out = (struct operation_tile){.us = 0};
+    if (task->kernel->tile != NULL && device->ops->tile != NULL)
+        device->ops->tile(device, task, out);
+}
+
 struct arena *device_arena(struct device *device)
 {
     return device->arena;

@@ -58,6 +58,19 @@ def test_a_kernel_that_is_asked_for(daemon):
     assert others == {"the kernel takes the problem, and the request names another one"}
 
 
+def test_a_kernel_with_tiles_names_the_tile(daemon):
+    """The kernel `tiled` divides C into blocks of 256 columns and of as many rows as the cores share."""
+    tiles = {kernel["name"]: kernel["tile"] for kernel in explanation(daemon, "gemm", "m=240&n=300&k=64")["kernels"]}
+    assert tiles["openblas"] is None and tiles["naive"] is None
+    rows, columns = map(int, tiles["tiled"].split("x"))
+    assert columns == 256 and rows % 12 == 0 and 12 <= rows <= 240
+    few = {kernel["name"]: kernel["tile"] for kernel in explanation(daemon, "gemm", "m=5&n=300&k=64")["kernels"]}
+    assert few["tiled"] == "12x256"
+    scaled = explanation(daemon, "gemm", "m=240&n=300&k=64&dtype=i8&scales=rowcol")["kernels"]
+    assert {kernel["name"]: kernel["tile"] for kernel in scaled if not kernel["takes"]}.get("openblas", "missing") is None
+    assert {kernel["estimated_us"] for kernel in scaled} == {None}  # only kernels of GPUs have a model
+
+
 def test_what_was_measured(start):
     """Of the kernel that has computed such a product, and of no other."""
     daemon = start("--backend=cpu")

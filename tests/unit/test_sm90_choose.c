@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/sm90.h"
 #include "tests/bench/tile_name.h"
@@ -24,7 +25,12 @@ static const struct {
     {GEMMD_F8_E4M3, GEMMD_F32, GEMM_PRECISION_F8, true},
     {GEMMD_F32, GEMMD_F32, GEMM_PRECISION_FULL, false},
 };
-enum { TYPE_COUNT = sizeof TYPES / sizeof *TYPES, TF32_TYPE = 6 };
+enum {
+    TYPE_COUNT = sizeof TYPES / sizeof *TYPES,
+    WIDENED_F8 = 4, /* no problem of a request */
+    TF32_TYPE = 6,
+    F32_IN_PARTS = TYPE_COUNT - 1,
+};
 
 static struct gemm_problem problem_of(int type, uint64_t m, uint64_t n, uint64_t k)
 {
@@ -110,6 +116,41 @@ START_TEST(only_kernels_with_chunks_compute_what_is_cut)
         ck_assert_uint_eq(sm90_choose(&cut, &sm90_h100_sxm)->chunks, is_cut);
         ck_assert(!sm90_choose(&whole, &sm90_h100_sxm)->chunks);
     }
+}
+END_TEST
+
+/* What /info?explain=gemm says of wgmma: the tile that is chosen, and its estimate. */
+START_TEST(the_tile_that_is_named_is_the_tile_that_is_chosen)
+{
+    struct cuda_context context = {.sm90.card = sm90_h100_sxm};
+    for (uint64_t m = 64; m <= 8192 && _i != WIDENED_F8; m *= 8) {
+        struct operation_tile tile = {.us = 0};
+        const struct gemm_problem p = problem_of(_i, m, 1024, 1024);
+        const struct sm90_kernel *kernel = sm90_choose(&p, &sm90_h100_sxm);
+        ck_assert(gemm_cuda_wgmma.takes(&p));
+        gemm_cuda_wgmma.tile(&context.base, &p, &tile);
+        ck_assert_str_eq(tile.name, kernel->name);
+        ck_assert_double_eq_tol(tile.us, sm90_estimate_us(kernel, &p, &sm90_h100_sxm), 1e-6);
+    }
+}
+END_TEST
+
+START_TEST(chunks_of_k_and_few_rows_have_a_tile_too)
+{
+    struct cuda_context context = {.sm90.card = sm90_h100_sxm};
+    struct operation_tile chunks = {.us = 0}, few = {.us = 0};
+    struct gemm_problem p = problem_of(0, 72, 152, 65536);
+    p.out = GEMMD_F32; /* the join adds the chunks */
+    p.ldc = sm90_leading(152, GEMMD_F32);
+    gemm_cuda_wgmma.tile(&context.base, &p, &chunks);
+    ck_assert_int_eq(strncmp(chunks.name, "bf16_", 5), 0);
+    ck_assert(chunks.us > 0 && isfinite(chunks.us));
+    p = problem_of(0, 16, 4096, 4096);
+    p.dtype = GEMMD_F8_E4M3;
+    p.lda = p.ldb = 4096;
+    gemm_cuda_wgmma.tile(&context.base, &p, &few);
+    ck_assert_int_eq(strncmp(few.name, "few_rows_", 9), 0);
+    ck_assert_double_eq(few.us, 0);
 }
 END_TEST
 
@@ -463,6 +504,8 @@ int main(void)
     tcase_add_loop_test(tests, a_problem_is_taken_if_a_kernel_can_be_chosen, 0, TYPE_COUNT);
     tcase_add_loop_test(tests, the_name_of_a_tile_says_all_that_the_model_reads, 0, 5);
     tcase_add_loop_test(tests, only_kernels_with_chunks_compute_what_is_cut, 0, TYPE_COUNT);
+    tcase_add_loop_test(tests, the_tile_that_is_named_is_the_tile_that_is_chosen, 0, F32_IN_PARTS);
+    tcase_add_test(tests, chunks_of_k_and_few_rows_have_a_tile_too);
     tcase_add_test(tests, chunks_are_shared_where_tiles_are_few);
     tcase_add_test(tests, chunks_of_many_rows_take_tiles_that_fill_one_turn);
     tcase_add_test(tests, tf32_of_operands_larger_than_the_l2_takes_the_tile_that_reads_least);

@@ -25,10 +25,12 @@
  *
  * Whether taps are merged depends on the sizes of an image and a filter only.
  */
+#include <stdio.h>
+
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv/conv.h"
 #include "kernels/cuda/move/move.h"
-#include "kernels/cuda/sm90/conv/sm90_conv.h"
+#include "kernels/cuda/sm90/conv/estimate.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -400,6 +402,20 @@ static enum gemmd_error implicit_run(struct gemm_context *context, const void *p
     return conv_implicit_run_with(context, NULL, problem, workspace);
 }
 
+static void implicit_tile(struct gemm_context *base, const void *of, struct operation_tile *out)
+{
+    const struct sm90_card *card = &cuda_context_of(base)->sm90.card;
+    const struct conv_problem *p = of;
+    struct implicit_plan plan;
+    const struct sm90_kernel *kernel =
+        implicit_plan_make(p, &plan) ? sm90_conv_choose(&plan.conv, card) : NULL;
+    if (kernel == NULL)
+        return;
+    snprintf(out->name, sizeof out->name, "%s", kernel->name);
+    out->us = (double)p->shape.groups *
+              sm90_conv_estimate_us(kernel, &plan.conv, sm90_conv_rates(p->dtype), card);
+}
+
 const struct operation_kernel conv_cuda_implicit = {
     .name = "implicit",
     .description = "implicit product on the tensor cores of sm_90a, patches copied by TMA",
@@ -408,4 +424,5 @@ const struct operation_kernel conv_cuda_implicit = {
     .preferred_kernel = implicit_preferred,
     .workspace_bytes = implicit_workspace_bytes,
     .run = implicit_run,
+    .tile = implicit_tile,
 };

@@ -6,6 +6,8 @@
  */
 #include "kernels/cuda/mma/tensor_core.h"
 
+#include <stdio.h>
+
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/move/operand.h"
 #include "proto/size.h"
@@ -130,6 +132,18 @@ static enum gemmd_error tensor_core_run(struct gemm_context *base, const void *o
         tensor_core_choose(problem, cuda_context_of(base)->multiprocessors));
 }
 
+static void tensor_core_tile(struct gemm_context *base, const void *of, struct operation_tile *out)
+{
+    const struct gemm_problem *p = of;
+    const bool large =
+        tensor_core_choose(p, cuda_context_of(base)->multiprocessors) == TENSOR_CORE_256X128;
+    const bool wide_results = p->out == GEMMD_F32 && p->dtype != GEMMD_I8;
+    snprintf(out->name, sizeof out->name, "%s",
+             !large         ? "64x64"
+             : wide_results ? "128x128"
+                            : "256x128");
+}
+
 const struct operation_kernel gemm_cuda_tensor_core = {
     .name = "tensor_core",
     .description = "tensor cores by mma.sync, operands by cp.async; sm_80 and newer",
@@ -138,4 +152,5 @@ const struct operation_kernel gemm_cuda_tensor_core = {
     .workspace_bytes = tensor_core_workspace_bytes,
     .launch_flops = 2e13,
     .run = tensor_core_run,
+    .tile = tensor_core_tile,
 };

@@ -2,6 +2,7 @@
 #include "kernels/cuda/simt/register_tiled.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "kernels/cuda/context.h"
 #include "proto/dtype.h"
@@ -94,6 +95,16 @@ static enum gemmd_error register_tiled_run(struct gemm_context *base, const void
         context->stream, register_tile_choose(problem, context->multiprocessors, sm90), problem);
 }
 
+static void register_tiled_tile(struct gemm_context *base, const void *problem,
+                                struct operation_tile *out)
+{
+    const struct cuda_context *context = cuda_context_of(base);
+    const enum register_tile tile =
+        register_tile_choose(problem, context->multiprocessors, context->sm90.encode != NULL);
+    snprintf(out->name, sizeof out->name, "%s", register_tile_shapes[tile].name);
+    out->us = register_tile_estimate_us(tile, problem, context->multiprocessors);
+}
+
 const struct operation_kernel gemm_cuda_register_tiled = {
     .name = "register_tiled",
     .description = "CUDA cores, up to 16 x 8 sums a thread in registers, tiles chosen by shape",
@@ -101,4 +112,5 @@ const struct operation_kernel gemm_cuda_register_tiled = {
     .workspace_bytes = operation_no_workspace,
     .launch_flops = 5e12,
     .run = register_tiled_run,
+    .tile = register_tiled_tile,
 };

@@ -236,12 +236,20 @@ static void cpu_close(struct device *device)
     free(cpu);
 }
 
+static void cpu_tile(const struct device *device, const struct task *task,
+                     struct operation_tile *out)
+{
+    const struct cpu_device *cpu = (const struct cpu_device *)device;
+    task->kernel->tile(cpu->all.context, &task->problem, out);
+}
+
 static const struct device_ops cpu_ops = {
     .submit = cpu_submit,
     .poll = cpu_poll,
     .close = cpu_close,
     .computes_in_submit = true,
     .task_bytes = cpu_task_bytes,
+    .tile = cpu_tile,
     .groups = true,
 };
 

@@ -36,6 +36,15 @@ static bool cuda_task_bytes(const struct device *device, const struct task *task
     return true;
 }
 
+static void cuda_tile(const struct device *device, const struct task *task,
+                      struct operation_tile *out)
+{
+    const struct cuda_device *cuda = (const struct cuda_device *)device;
+    struct device_layout layout; /* whose problem has the leading dimensions of the launch */
+    if (cuda_layout(device, task, &layout))
+        task->kernel->tile(cuda->slots[0].context, &layout.problem, out);
+}
+
 /* --- early copies --- */
 
 static bool cuda_plan_copies(const struct device *device, const struct work *work,
@@ -254,6 +263,7 @@ static const struct device_ops cuda_ops = {
     .poll = cuda_poll,
     .close = cuda_close,
     .task_bytes = cuda_task_bytes,
+    .tile = cuda_tile,
     .groups = true,
     .shares_launches = true,
     .plan_copies = cuda_plan_copies,

@@ -29,6 +29,7 @@
 #include "proto/size.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* The largest k for f32 in parts. The small products of parts are one chain of the tensor core,
  * which truncates; for a larger k the error would come near that of a chain of FMAs. */
@@ -397,6 +398,41 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const void *of, voi
     return code == GEMMD_OK ? operand_move(context->stream, &plan.c) : code;
 }
 
+/* The kernel and the time of chunks, in one launch or in several. */
+static const struct sm90_kernel *chunks_tile(const struct plan *plan, const struct sm90_card *card,
+                                             double *us)
+{
+    const struct sm90_kernel *together = choose_together(plan, card);
+    const struct gemm_problem first = first_launch(plan);
+    const struct gemm_problem all = split_k_one_launch(&plan->chunks, &plan->problem, NULL);
+    *us = together != NULL ? sm90_estimate_us(together, &all, card) +
+                                 split_k_join_us(&plan->chunks, &plan->problem, 1)
+                           : apart_us(plan, card);
+    return together != NULL ? together : sm90_choose(&first, card);
+}
+
+static void wgmma_tile(struct gemm_context *base, const void *of, struct operation_tile *out)
+{
+    const struct sm90_card *card = &cuda_context_of(base)->sm90.card;
+    const struct sm90_kernel *kernel;
+    struct plan plan;
+    if (!wgmma_plan_make(of, &plan))
+        return;
+    if (plan.few) { /* chosen by rule, not by the model */
+        const struct few_rows_kernel *few = few_rows_choose(&plan.problem, card->multiprocessors);
+        snprintf(out->name, sizeof out->name, "few_rows_%ux%u", few->rows, few->columns);
+        return;
+    }
+    if (plan.chunks.chunk > 0) {
+        kernel = chunks_tile(&plan, card, &out->us);
+    } else {
+        kernel = choose_kernel(&plan, of, card);
+        out->us = kernel != NULL ? sm90_estimate_us(kernel, &plan.problem, card) : 0;
+    }
+    if (kernel != NULL)
+        snprintf(out->name, sizeof out->name, "%s", kernel->name);
+}
+
 /* f32 takes six products of parts. Where operands are infinite or NaN, each element is computed
  * again, at 1 to 2 TFLOP/s. */
 static double wgmma_launch_factor(const void *problem)
@@ -416,4 +452,5 @@ const struct operation_kernel gemm_cuda_wgmma = {
     .launch_flops = 2e13,
     .launch_factor = wgmma_launch_factor,
     .run = wgmma_run,
+    .tile = wgmma_tile,
 };
