@@ -342,10 +342,12 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
     return request;
 }
 
-/* Submits a request for a tensor, without a body or parameters. */
+/* Submits a request for a tensor, without a body. `rows`: the call that asks for some rows; NULL:
+ * there are no parameters. */
 static struct gemmd_request *tensor_submit(struct gemmd_client *client,
                                            const struct exchange *exchange, const char *name,
                                            const struct gemmd_call *given,
+                                           const struct gemmd_call *rows,
                                            struct gemmd_error_info *error)
 {
     struct gemmd_call call;
@@ -356,7 +358,12 @@ static struct gemmd_request *tensor_submit(struct gemmd_client *client,
     struct gemmd_request *request = request_new(client, exchange, &call, error);
     if (request == NULL)
         return NULL;
-    snprintf(request->target, sizeof request->target, "/tensors/%s", name);
+    char *target = request->target; /* with room for the longest name and the numbers */
+    snprintf(target, sizeof request->target, "/tensors/%s", name);
+    if (rows != NULL && rows->row > 0)
+        (void)query_append_u64(target, sizeof request->target, "row", rows->row);
+    if (rows != NULL && rows->rows > 0)
+        (void)query_append_u64(target, sizeof request->target, "rows", rows->rows);
     request->expected.scales = exchange == &get_scaled_exchange;
     schedule_submit(request);
     return request;
@@ -370,22 +377,27 @@ struct gemmd_request *gemmd_tensor_get_submit(struct gemmd_client *client, const
     failure_clear(error);
     if (!request_call(&read, call, error))
         return NULL;
+    if (read.scales != 0 && (read.row > 0 || read.rows > 0)) {
+        (void)failure_set(error, GEMMD_ERR_USAGE, "scales",
+                          "scales is 1, but some rows of a tensor are fetched without scales");
+        return NULL;
+    }
     return tensor_submit(client, read.scales != 0 ? &get_scaled_exchange : &get_exchange, name,
-                         call, error);
+                         call, &read, error);
 }
 
 struct gemmd_request *gemmd_tensor_stat_submit(struct gemmd_client *client, const char *name,
                                                const struct gemmd_call *call,
                                                struct gemmd_error_info *error)
 {
-    return tensor_submit(client, &stat_exchange, name, call, error);
+    return tensor_submit(client, &stat_exchange, name, call, NULL, error);
 }
 
 struct gemmd_request *gemmd_tensor_delete_submit(struct gemmd_client *client, const char *name,
                                                  const struct gemmd_call *call,
                                                  struct gemmd_error_info *error)
 {
-    return tensor_submit(client, &delete_exchange, name, call, error);
+    return tensor_submit(client, &delete_exchange, name, call, NULL, error);
 }
 
 enum gemmd_error gemmd_tensor_put(struct gemmd_client *client, const struct gemmd_tensor_put *put,

@@ -32,6 +32,24 @@ struct work_copy resident_copy_out(const struct resident *resident, void *host)
     return copy;
 }
 
+struct work_copy resident_copy_rows_out(const struct resident *resident, uint64_t first,
+                                        uint64_t count, void *host)
+{
+    const struct tensor *tensor = resident_tensor(resident);
+    struct work_copy copy = resident_copy_out(resident, host);
+    if (tensor->rank == 1) {
+        const uint64_t size = dtype_size(tensor->dtype);
+        copy.from = (const unsigned char *)copy.from + first * size;
+        copy.row_bytes = copy.from_pitch = copy.to_pitch = count * size;
+        return copy;
+    }
+    /* The lines of memory that an element of the first dimension has. */
+    const uint64_t lines = copy.rows / tensor->dims[0];
+    copy.from = (const unsigned char *)copy.from + first * lines * copy.from_pitch;
+    copy.rows = count * lines;
+    return copy;
+}
+
 struct work_copy resident_copy_as_is(const struct resident *resident, void *to)
 {
     struct work_copy copy = rows_of(resident);

@@ -12,6 +12,10 @@
  * bytes follow one another without gaps, as in requests and answers. */
 struct work_copy resident_copy_in(const struct resident *resident, const void *host);
 struct work_copy resident_copy_out(const struct resident *resident, void *host);
+/* The copy of `count` rows from row number `first` on from the device. A row is an element of the
+ * first dimension; both numbers are within it. */
+struct work_copy resident_copy_rows_out(const struct resident *resident, uint64_t first,
+                                        uint64_t count, void *host);
 /* The copy of a tensor with the layout that it has on its device: resident_rows rows,
  * resident_leading elements from the start of one row to the start of the next. `to` is pinned
  * memory, or memory of another device. */

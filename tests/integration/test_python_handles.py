@@ -158,6 +158,51 @@ def test_elements_of_a_tensor(client, tensor):
             call()
 
 
+def test_rows_of_a_tensor(client, tensor, monkeypatch):
+    """An index that begins with a number or a slice fetches these rows alone."""
+    x, asked = client.get(tensor), []
+    plain = client._http.request
+
+    def noted(each):
+        asked.append(dict(each.parameters))
+        return plain(each)
+
+    monkeypatch.setattr(client._http, "request", noted)
+    for key, row, rows in ((0, 0, 1), (-2, 4, 1), (np.int64(3), 3, 1), (slice(2, 5), 2, 3), (slice(-2, None), 4, 2),
+                           (slice(1, 6, 2), 1, 5), (slice(4, 1, -2), 2, 3), (slice(None, None, -1), 0, 6),
+                           ((1, 2), 1, 1), ((slice(1, 3), slice(None, None, 2)), 1, 2), ((5, ...), 5, 1),
+                           ((slice(2, 4), None, [3, 0]), 2, 2), ((2, [3, 0]), 2, 1)):
+        asked.clear()
+        found = tensor[key]
+        assert np.array_equal(found, x[key]) and np.shape(found) == x[key].shape, key
+        assert found.dtype == x.dtype and asked == [{"row": row, "rows": rows}], key
+    asked.clear()
+    for key in (slice(3, 3), (slice(9, 20), 0), (slice(4, 2), slice(1, 3))):
+        assert np.array_equal(tensor[key], x[key]) and tensor[key].shape == x[key].shape
+    assert not asked
+    for key in (6, -7, (6, 0), (0, 4), (slice(0, 2), 0, 0)):
+        with pytest.raises(IndexError):
+            tensor[key]
+    asked.clear()
+    for key in (..., None, True, ([0, 1], 2), (), x > 0):
+        assert np.array_equal(tensor[key], x[key])
+    assert asked == [{}] * 6
+    assert np.array_equal(client.get(tensor, row=4), x[4:]) and np.array_equal(client.get(tensor.name, rows=2), x[:2])
+    with pytest.raises(Malformed, match="has 6 rows"):
+        client.get(tensor, row=5, rows=2)
+    with pytest.raises(ValueError, match="transposed"):
+        client.get(tensor.T, rows=1)
+
+    async def some():
+        async with AsyncClient(client.url) as other:
+            return await other.get(tensor.name, row=1, rows=2)
+
+    assert np.array_equal(asyncio.run(some()), x[1:3])
+    client.put(tensor.name, x[:2])  # behind the handle
+    with pytest.raises(Malformed, match="has 2 rows"):
+        tensor[3]
+
+
 def test_products_of_a_tensor(client, tensor, requests, rng):
     """They are computed by the daemon, which need not send the tensor."""
     w = client.get(tensor)

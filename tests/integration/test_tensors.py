@@ -155,6 +155,54 @@ def test_any_rank(shape, sent, shared, name, rng):
     assert read(shared.get(name, Accept=NPY), "f16", shape).tobytes() == array.tobytes()
 
 
+@pytest.mark.parametrize("shape", [(17,), (5, 7), (1, 3), (6, 3, 5), (4, 2, 3, 5)])
+@pytest.mark.parametrize("wanted", [RAW, NPY, SAFETENSORS])
+def test_some_rows(shape, wanted, shared, name, rng):
+    """The elements of the first dimension that row and rows ask for, with the entity tag of the whole."""
+    array = values(rng, "f16", shape)
+    shared.put(name, array)
+    for query, first, end in (("row=0", 0, None), ("rows=1", 0, 1), (f"row={shape[0] - 1}", shape[0] - 1, None),
+                              (f"row={shape[0] // 2}&rows=1", shape[0] // 2, shape[0] // 2 + 1),
+                              (f"row=0&rows={shape[0]}", 0, None)):
+        part = array[first:end]
+        answer = shared.session.get(f"{shared.url}/{name}?{query}", headers={"Accept": wanted}, timeout=PATIENCE_S)
+        assert (answer.status_code, answer.headers["ETag"]) == (200, etag(array)), answer.text
+        assert answer.headers["Gemmd-Shape"] == ",".join(map(str, part.shape))
+        assert read(answer, "f16", part.shape).tobytes() == part.tobytes(), query
+        head = shared.session.head(f"{shared.url}/{name}?{query}", headers={"Accept": wanted}, timeout=PATIENCE_S)
+        assert head.headers["Content-Length"] == answer.headers["Content-Length"] and not head.content
+    same = shared.session.get(f"{shared.url}/{name}?row=0", headers={"If-None-Match": etag(array)}, timeout=PATIENCE_S)
+    assert same.status_code == 304
+
+
+@pytest.mark.parametrize("query, field, says", [
+    ("row=5", "row", "has 5 rows"), ("row=4&rows=2", "rows", "has 5 rows"), ("rows=6", "rows", "has 5 rows"),
+    ("rows=0", "rows", "rows is '0'"), ("row=-1", "row", "row is '-1'"), ("row=1&row=1", "row", "given twice"),
+    ("rows=18446744073709551615&row=1", "rows", "has 5 rows"), ("row=x", "row", "row is 'x'"),
+    ("column=1", "column", "the parameters are row and rows"),
+])
+def test_rows_that_are_not_there(query, field, says, shared, name, rng):
+    shared.put(name, values(rng, "f32", (5, 7)))
+    answer = shared.session.get(f"{shared.url}/{name}?{query}", timeout=PATIENCE_S)
+    assert (answer.status_code, answer.json()["field"]) == (400, field) and says in answer.json()["detail"], answer.text
+
+
+def test_rows_have_no_scales_and_a_result_no_tag(shared, name, url, rng):
+    """A result has a tag once it was fetched as a whole. Rows of a scaled tensor are those of the tensor alone."""
+    a, b = values(rng, "f32", (3, 4)), values(rng, "f32", (4, 5))
+    stored = shared.session.post(f"{url}/gemm?m=3&n=5&k=4&store={name}", data=a.tobytes() + b.tobytes(),
+                                 headers={"Content-Type": RAW}, timeout=PATIENCE_S)
+    assert stored.status_code in (200, 201), stored.text
+    some = shared.send("GET", name, row=1)
+    assert "ETag" not in some.headers and shared.send("HEAD", name, row=1).status_code == 200
+    whole = shared.get(name)
+    assert some.content == whole.content[4 * 5:] and shared.send("GET", name, row=1).headers["ETag"] == whole.headers["ETag"]
+    scaled = safetensors.numpy.save({"tensor": values(rng, "i8", (4, 5)), "scale": np.ones(5, np.float32)})
+    assert shared.send("PUT", name, scaled, {"Content-Type": SAFETENSORS}).status_code in (200, 201)
+    for accept in (SAFETENSORS, RAW):
+        assert read(shared.send("GET", name, headers={"Accept": accept}, row=1, rows=2), "i8", (2, 5)).shape == (2, 5)
+
+
 @pytest.mark.parametrize("shape", [(5, 7), (3, 4, 5), (301, 203)])
 def test_fortran_order_comes_back_row_by_row(shape, shared, name, rng):
     array = values(rng, "f32", shape)

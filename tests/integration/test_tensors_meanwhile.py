@@ -42,6 +42,18 @@ def put(daemon, array):
     assert answer.status_code in (200, 201, 204), answer.text
 
 
+@pytest.mark.parametrize("shape", [(4, 2048, 2048), (1 << 24,), (16, 1021, 1027), (16396, 1023)], ids=str)
+def test_all_bytes_of_some_rows_are_right(shape, start):
+    """Of a tensor of 64 MiB, of which three quarters are sent."""
+    daemon = start()
+    array = np.random.default_rng(22).standard_normal(shape).astype(np.float32)
+    put(daemon, array)
+    first, count = shape[0] // 4, shape[0] - shape[0] // 4
+    answer = daemon.session.get(f"{daemon.url}/tensors/x?row={first}&rows={count}", headers={"Accept": NPY},
+                                timeout=PATIENCE_S)
+    assert answer.status_code == 200 and np.array_equal(loaded(answer.content), array[first:])
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_all_bytes_are_right(shape, start):
     daemon = start()

@@ -459,6 +459,43 @@ START_TEST(wants_a_file_if_it_asked_for_scales)
 }
 END_TEST
 
+START_TEST(asks_for_some_rows)
+{
+    static const struct {
+        uint64_t row, rows;
+        const char *target;
+    } cases[] = {{0, 0, "GET /tensors/w HTTP"},
+                 {3, 0, "GET /tensors/w?row=3 HTTP"},
+                 {0, 2, "GET /tensors/w?rows=2 HTTP"},
+                 {UINT64_MAX, 2, "GET /tensors/w?row=18446744073709551615&rows=2 HTTP"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct talk talk = talk_start(&matrix, 1);
+        struct gemmd_call call;
+        gemmd_call_init(&call, sizeof call);
+        call.row = cases[i].row;
+        call.rows = cases[i].rows;
+        ck_assert_int_eq(gemmd_tensor_get(talk.client, "w", &call, NULL, NULL), GEMMD_OK);
+        talk_stop(&talk);
+        ck_assert_ptr_nonnull(strstr(fake_request(talk.server, 0)->head, cases[i].target));
+        fake_free(talk.server);
+    }
+}
+END_TEST
+
+START_TEST(fetches_no_scales_of_some_rows)
+{
+    struct gemmd_client *client = gemmd_client_new(NULL, NULL); /* nothing is sent */
+    struct gemmd_error_info error;
+    struct gemmd_call call;
+    gemmd_call_init(&call, sizeof call);
+    call.scales = 1;
+    call.rows = 1;
+    ck_assert_int_eq(gemmd_tensor_get(client, "w", &call, NULL, &error), GEMMD_ERR_USAGE);
+    ck_assert_str_eq(error.field, "scales");
+    gemmd_client_free(client);
+}
+END_TEST
+
 /* Names that a path would swallow. */
 START_TEST(asks_for_any_name)
 {
@@ -774,6 +811,8 @@ int main(void)
     tcase_add_loop_test(tcase, refuses_wrong_scales, 0,
                         sizeof wrong_scales / sizeof wrong_scales[0]);
     tcase_add_test(tcase, wants_a_file_if_it_asked_for_scales);
+    tcase_add_test(tcase, asks_for_some_rows);
+    tcase_add_test(tcase, fetches_no_scales_of_some_rows);
     tcase_add_test(tcase, asks_for_any_name);
     tcase_add_loop_test(tcase, refuses_an_answer_that_is_no_tensor, 0,
                         sizeof wrong_heads / sizeof wrong_heads[0]);

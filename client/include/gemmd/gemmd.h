@@ -480,6 +480,9 @@ struct gemmd_call {
     const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */
     int32_t scales;          /* of gemmd_tensor_get() only. 1: fetch the tensor's scales too, to
                                 result->scale; default 0. Since version 0.2 */
+    /* Of gemmd_tensor_get() only: fetch `rows` elements of the tensor's first dimension, from
+     * number `row` on. rows = 0: all from `row` on. `scales` must then be 0. Since version 0.2. */
+    uint64_t row, rows;
 };
 
 /* Zeroes the structure, which sets the defaults; `size` is sizeof(struct gemmd_call). */
@@ -544,7 +547,7 @@ GEMMD_API struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *cli
 /* Fetches a tensor, and with call->scales its scales: tensor and scales are those of struct
  * gemmd_tensor_put. Of packed weights, fetches a safetensors file in which every tensor has the
  * bytes that were put. GEMMD_ERR_USAGE with field "bytes": call->data is smaller than the tensor or
- * the file. */
+ * the file. GEMMD_ERR_MALFORMED: the tensor has not as many rows as `call` asks for. */
 GEMMD_API enum gemmd_error gemmd_tensor_get(struct gemmd_client *client, const char *name,
                                             const struct gemmd_call *call,
                                             struct gemmd_result *result,

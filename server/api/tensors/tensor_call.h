@@ -69,6 +69,8 @@ struct tensor_call {
     struct resident *copy; /* of the tensor, which is being made; a reference */
 
     /* Only for GET. */
+    uint64_t first_row;    /* the first element of the first dimension that is sent */
+    struct tensor rows;    /* the rows that are sent, as a tensor; rank 0: all, with the scales */
     uint64_t header_bytes; /* of the answer's format */
     /* The answer is sent while the rest of it is copied. */
     bool sends_meanwhile;

@@ -9,8 +9,11 @@
  *
  * Packed weights are copied as they are arranged, and turned back into the tensors of their file.
  *
+ * With the parameters row and rows, some elements of the first dimension are sent, without scales.
+ *
  * A tensor that a product has stored has no entity tag, because its bytes have never been on the
- * host. The first GET or HEAD copies the bytes to the host and computes the tag.
+ * host. The first GET or HEAD of the whole tensor copies the bytes to the host and computes the
+ * tag.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +22,7 @@
 
 #include "proto/dtype.h"
 #include "proto/npy.h"
+#include "proto/number.h"
 #include "proto/safetensors.h"
 #include "proto/size.h"
 #include "proto/size_text.h"
@@ -46,9 +50,27 @@ static bool is_packed(const struct tensor_call *call)
     return resident_packed(call->resident) != NULL;
 }
 
+static bool is_whole(const struct tensor_call *call)
+{
+    return call->rows.rank == 0;
+}
+
+/* What is sent. */
+static const struct tensor *sent_part(const struct tensor_call *call)
+{
+    return is_whole(call) ? resident_tensor(call->resident) : &call->rows;
+}
+
+/* The scales in the answer, which only safetensors has a place for; rank 0: there are none. */
+static struct tensor sent_scale(const struct tensor_call *call)
+{
+    return call->format == FORMAT_SAFETENSORS && is_whole(call) ? *resident_scale(call->resident)
+                                                                : (struct tensor){.rank = 0};
+}
+
 static uint64_t header_of(const struct tensor_call *call, char out[SAFETENSORS_HEADER_MAX])
 {
-    const struct tensor *tensor = resident_tensor(call->resident);
+    const struct tensor *tensor = sent_part(call);
     if (call->format == FORMAT_NPY)
         return npy_header(tensor, out);
     if (is_packed(call)) {
@@ -57,24 +79,16 @@ static uint64_t header_of(const struct tensor_call *call, char out[SAFETENSORS_H
     }
     if (call->format == FORMAT_SAFETENSORS) {
         /* A name in a safetensors header cannot be as long as the name of a resident tensor. */
-        const struct tensor *scale = resident_scale(call->resident);
         const struct safetensors_entry entries[] = {{.name = "tensor", .tensor = *tensor},
-                                                    {.name = "scale", .tensor = *scale}};
-        return safetensors_header(entries, scale->rank > 0 ? 2 : 1, out);
+                                                    {.name = "scale", .tensor = sent_scale(call)}};
+        return safetensors_header(entries, entries[1].tensor.rank > 0 ? 2 : 1, out);
     }
     return 0;
 }
 
-/* The bytes of the scales in the answer: only safetensors has a place for them. */
-static uint64_t scale_bytes_of(const struct tensor_call *call)
-{
-    const struct tensor *scale = resident_scale(call->resident);
-    return call->format == FORMAT_SAFETENSORS && scale->rank > 0 ? scale->bytes : 0;
-}
-
 static void add_tensor_headers(const struct tensor_call *call, struct headers *headers)
 {
-    const struct tensor *tensor = resident_tensor(call->resident);
+    const struct tensor *tensor = sent_part(call);
     const char *type;
     char shape[TENSOR_MAX_RANK * 21];
     if (is_packed(call)) {
@@ -87,7 +101,8 @@ static void add_tensor_headers(const struct tensor_call *call, struct headers *h
     }
     headers_add(headers, "Gemmd-Shape", shape);
     headers_add(headers, "Gemmd-Dtype", type);
-    headers_add(headers, "ETag", resident_etag(call->resident));
+    if (resident_etag(call->resident) != NULL)
+        headers_add(headers, "ETag", resident_etag(call->resident));
     headers_add(headers, "Vary", "Accept");
 }
 
@@ -106,6 +121,14 @@ static void sent_tensor_end(void *context)
     free(sent);
 }
 
+/* The copy of what is sent, without scales, to `host`. */
+static struct work_copy copy_of_sent(const struct tensor_call *call, void *host)
+{
+    return is_whole(call)
+               ? resident_copy_out(call->resident, host)
+               : resident_copy_rows_out(call->resident, call->first_row, call->rows.dims[0], host);
+}
+
 /* Sends the tensor from where it lies, and releases it when it was sent. */
 static void send_in_place(struct tensor_call *call, const struct headers *headers)
 {
@@ -121,7 +144,7 @@ static void send_in_place(struct tensor_call *call, const struct headers *header
         .reservation = admission_move(&call->reservation),
     };
     const struct payload payload = {
-        .parts = {{resident_memory(call->resident), (size_t)call->block_bytes}},
+        .parts = {{copy_of_sent(call, NULL).from, (size_t)call->block_bytes}},
         .count = 1,
         .sent = sent_tensor_end,
         .context = sent,
@@ -136,7 +159,7 @@ static bool lies_as_it_is_sent(const struct tensor_call *call)
 {
     const struct executors *executors = &services_of(call->request)->executors;
     const struct device *device = executors->list[resident_device(call->resident)].device;
-    const struct work_copy copy = resident_copy_out(call->resident, NULL);
+    const struct work_copy copy = copy_of_sent(call, NULL);
     return call->format == FORMAT_RAW && device_info(device)->backend == GEMM_BACKEND_CPU &&
            copy.from_pitch == copy.to_pitch;
 }
@@ -233,7 +256,7 @@ static uint32_t cut_copies(struct tensor_call *call, struct work_copy copies[RES
                            uint32_t count)
 {
     if (is_packed(call) || call->block_bytes < TENSOR_MEANWHILE_BYTES ||
-        resident_etag(call->resident) == NULL ||
+        (is_whole(call) && resident_etag(call->resident) == NULL) ||
         (call->request->digests != NULL && digests_are_wanted(call->request->digests)))
         return count;
     cut_copy(&copies[0], &call->rest[0]);
@@ -245,12 +268,12 @@ static uint32_t cut_copies(struct tensor_call *call, struct work_copy copies[RES
     return 1;
 }
 
-/* Whether the answer can be sent without the tensor's bytes: the tag is known, and the answer has
- * no body. */
+/* Whether the answer can be sent without the tensor's bytes: the tag is known, or not needed, and
+ * the answer has no body. */
 static bool needs_no_bytes(const struct tensor_call *call)
 {
     const char *etag = resident_etag(call->resident);
-    return etag != NULL &&
+    return (etag != NULL || !is_whole(call)) &&
            (is_head(call->request) ||
             tensor_condition_evaluate(&call->condition, true, etag) != TENSOR_CONDITION_HOLDS);
 }
@@ -260,15 +283,15 @@ static enum gemmd_error tensor_get_measure(struct tensor_call *call)
     struct request *request = call->request;
     const uint64_t limit = request->config->max_result_bytes;
     /* No overflow: the tensor and its scales are in memory. */
-    const uint64_t bytes = is_packed(call)
-                               ? packed_data_bytes(resident_packed(call->resident))
-                               : resident_tensor(call->resident)->bytes + scale_bytes_of(call);
+    const struct tensor scale = sent_scale(call);
+    const uint64_t bytes = is_packed(call) ? packed_data_bytes(resident_packed(call->resident))
+                                           : sent_part(call)->bytes + scale.bytes;
     char header[SAFETENSORS_HEADER_MAX];
     call->header_bytes = header_of(call, header);
     if (bytes > limit || !size_add(bytes, call->header_bytes, &call->block_bytes))
         return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the tensor is %s; --max-result is %s", size_text(bytes).text,
-                         size_text(limit).text);
+                         "the %s %s; --max-result is %s", is_whole(call) ? "tensor is" : "rows are",
+                         size_text(bytes).text, size_text(limit).text);
     return GEMMD_OK;
 }
 
@@ -318,13 +341,69 @@ static bool choose_format(struct tensor_call *call, const char *accept)
            (!is_packed(call) || call->format == FORMAT_SAFETENSORS);
 }
 
+/* The rows that a request asks for. */
+struct asked_rows {
+    struct fault *fault;
+    uint64_t first, count;
+    bool has_first, has_count;
+};
+
+static bool take_rows(void *context, const char *name, const char *value)
+{
+    struct asked_rows *asked = context;
+    const bool is_first = strcmp(name, "row") == 0, is_count = strcmp(name, "rows") == 0;
+    if ((!is_first && !is_count) || (is_first && asked->has_first) ||
+        (is_count && asked->has_count)) {
+        fault_set(asked->fault, GEMMD_ERR_MALFORMED, name,
+                  "'%.32s' is not a parameter of GET /tensors/{name}, or given twice; the "
+                  "parameters are row and rows",
+                  name);
+        return false;
+    }
+    asked->has_first |= is_first;
+    asked->has_count |= is_count;
+    if (number_u64(value, is_first ? &asked->first : &asked->count) &&
+        (is_first || asked->count > 0))
+        return true;
+    fault_set(asked->fault, GEMMD_ERR_MALFORMED, name,
+              "%s is '%.64s'; it must be a whole number of %d or more", name, value,
+              is_first ? 0 : 1);
+    return false;
+}
+
+/* Sets the rows that are sent, if the request asks for some of them. */
+static enum gemmd_error choose_rows(struct tensor_call *call, const struct asked_rows *asked)
+{
+    const struct tensor *tensor = resident_tensor(call->resident);
+    uint64_t dims[TENSOR_MAX_RANK];
+    if (!asked->has_first && !asked->has_count)
+        return GEMMD_OK;
+    if (is_packed(call))
+        return fault_set(asked->fault, GEMMD_ERR_UNSUPPORTED, asked->has_first ? "row" : "rows",
+                         "packed weights are fetched as a whole, without row and rows");
+    const uint64_t all = tensor->dims[0];
+    if (asked->first >= all || (asked->has_count && asked->count > all - asked->first))
+        return fault_set(asked->fault, GEMMD_ERR_MALFORMED, asked->first >= all ? "row" : "rows",
+                         "the tensor has %" PRIu64 " rows; the request asks for %" PRIu64
+                         " from row %" PRIu64 " on",
+                         all, asked->has_count ? asked->count : 1, asked->first);
+    memcpy(dims, tensor->dims, tensor->rank * sizeof dims[0]);
+    dims[0] = asked->has_count ? asked->count : all - asked->first;
+    call->first_row = asked->first;
+    /* No overflow: the whole tensor is in memory. */
+    (void)tensor_init(&call->rows, tensor->dtype, dims, tensor->rank, NULL);
+    return GEMMD_OK;
+}
+
 static bool open_get(struct request *request)
 {
     struct tensor_call *call = tensor_call_open(request);
+    struct asked_rows asked = {.fault = &request->fault};
     char accept[REQUEST_LIST_MAX];
-    if (call == NULL ||
+    if (call == NULL || request_parameters(request, take_rows, &asked) != GEMMD_OK ||
         tensor_store_acquire(services_of(request)->tensors, request->rest, request->tenant,
-                             &call->resident, &request->fault) != GEMMD_OK)
+                             &call->resident, &request->fault) != GEMMD_OK ||
+        choose_rows(call, &asked) != GEMMD_OK)
         return false;
     if (!choose_format(call, request_header_list(request, "Accept", accept))) {
         fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
@@ -348,7 +427,8 @@ void tensor_get_begin(struct request *request)
         tensor_get_respond(call);
         return;
     }
-    const bool in_place = resident_etag(call->resident) != NULL && lies_as_it_is_sent(call);
+    const bool has_tag = resident_etag(call->resident) != NULL || !is_whole(call);
+    const bool in_place = has_tag && lies_as_it_is_sent(call);
     enum gemmd_error code = services_check(request);
     if (code == GEMMD_OK)
         code = tensor_call_admit(call, call->block_bytes);
@@ -366,9 +446,14 @@ void tensor_get_begin(struct request *request)
     }
     unsigned char *tensor = is_packed(call) ? call->scratch : call->block + call->header_bytes;
     struct work_copy copies[RESIDENT_COPIES];
-    uint32_t count = resident_copies_out(
-        call->resident, tensor,
-        scale_bytes_of(call) > 0 ? tensor + resident_tensor(call->resident)->bytes : NULL, copies);
+    uint32_t count = 1;
+    if (is_whole(call))
+        count = resident_copies_out(
+            call->resident, tensor,
+            sent_scale(call).rank > 0 ? tensor + resident_tensor(call->resident)->bytes : NULL,
+            copies);
+    else
+        copies[0] = copy_of_sent(call, tensor);
     count = cut_copies(call, copies, count);
     tensor_call_copy(call, copies, count, resident_device(call->resident));
 }
@@ -387,7 +472,7 @@ void tensor_get_answer(struct request *request)
     }
     if (is_packed(call) && !restore_piece(call))
         return; /* the next iterations of the loop restore the rest */
-    if (resident_etag(call->resident) == NULL) {
+    if (resident_etag(call->resident) == NULL && is_whole(call)) {
         char etag[TENSOR_ETAG_SIZE];
         if (call->hashed == NULL)
             tensor_call_hash_from(call, tensor, call->block + call->header_bytes);

@@ -165,9 +165,9 @@ class AsyncClient:
         """Makes an array resident, like Client.put()."""
         return await self._run(self._plans.put(name, array, evictable=evictable, scale=scale, contiguous=contiguous))
 
-    async def get(self, tensor: Tensor | str) -> Array:
-        """Fetches a resident tensor, like Client.get()."""
-        return await self._run(self._plans.get(tensor))
+    async def get(self, tensor: Tensor | str, *, row: int = 0, rows: int | None = None) -> Array:
+        """Fetches a resident tensor or some of its rows, like Client.get()."""
+        return await self._run(self._plans.get(tensor, row, rows))
 
     async def get_scaled(self, tensor: Tensor | str) -> tuple[Array, Array | None]:
         """Fetches a resident tensor and its scales, like Client.get_scaled()."""

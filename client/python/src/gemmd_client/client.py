@@ -500,10 +500,11 @@ class Client:
         there is no tensor of the name."""
         return self._run(self._plans.get_packed(tensor))
 
-    def get(self, tensor: Tensor | str) -> Array:
-        """Fetches a resident tensor, without its scales. NotFound: there is no tensor of the
-        name; TypeError: it has packed weights, which are several arrays."""
-        return self._run(self._plans.get(tensor))
+    def get(self, tensor: Tensor | str, *, row: int = 0, rows: int | None = None) -> Array:
+        """Fetches a resident tensor, without its scales, or only `rows` elements of its first dimension, from number `row`
+        on (default: all that follow). NotFound: there is no tensor of the name; Malformed: it has not as many rows;
+        TypeError: it has packed weights, which are several arrays."""
+        return self._run(self._plans.get(tensor, row, rows))
 
     def get_scaled(self, tensor: Tensor | str) -> tuple[Array, Array | None]:
         """Fetches a resident tensor and its scales, with which put() makes the same tensor. The

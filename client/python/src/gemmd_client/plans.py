@@ -249,13 +249,20 @@ class Plans:
                 return Tensor.described(found, self._client)
         return None
 
-    def get(self, tensor: Tensor | str) -> Plan[Array]:
+    def get(self, tensor: Tensor | str, row: int = 0, rows: int | None = None) -> Plan[Array]:
         if isinstance(tensor, Tensor) and tensor.format is not None:
             raise TypeError(f"the tensor {tensor.name} has packed weights, which are several arrays; get_packed() "
                             "returns their file")
-        if isinstance(tensor, Tensor) and tensor.is_transposed:
-            return (yield from self.get(tensor.T)).T
-        return computed((yield from self.answer("GET", tensor_path(tensor), result=True)))
+        if row == 0 and rows is None:
+            if isinstance(tensor, Tensor) and tensor.is_transposed:
+                return (yield from self.get(tensor.T)).T
+            return computed((yield from self.answer("GET", tensor_path(tensor), result=True)))
+        path = tensor_path(tensor.parameter() if isinstance(tensor, Tensor) else tensor)
+        parameters = {"row": row, **({} if rows is None else {"rows": rows})}
+        found = computed((yield from self.answer("GET", path, parameters=parameters, result=True)))
+        if rows is not None and len(found) != rows:  # gemmd 0.1 sends all of them.
+            raise ProtocolError(f"the daemon sent {len(found)} rows in place of {rows}; it may be older than this client")
+        return found
 
     def get_scaled(self, tensor: Tensor | str) -> Plan[tuple[Array, Array | None]]:
         answer = yield from self.answer("GET", tensor_path(tensor), headers={"Accept": "application/vnd.safetensors"})

@@ -39,8 +39,10 @@ class Tensor:
 
     The daemon computes ``a @ tensor``, ``tensor @ b``, numpy.matmul(), numpy.dot(), numpy.inner(), numpy.tensordot() and
     numpy.einsum() of two operands, and numpy.sum(), mean(), max(), min() and argmax() over one axis. Functions such as
-    numpy.shape() and numpy.zeros_like() need no elements. Everything else that NumPy does with a tensor fetches all of its
-    elements first: numpy.asarray(tensor), slices and other indices, iteration, and all other functions.
+    numpy.shape() and numpy.zeros_like() need no elements. An index that begins with a number or a slice, such as
+    ``tensor[5]`` and ``tensor[10:20, :3]``, fetches these elements of the first dimension only. Everything else that NumPy
+    does with a tensor fetches all of its elements first: numpy.asarray(tensor), other indices, iteration, and all other
+    functions.
 
     Attributes:
         dtype: a NumPy type.
@@ -127,7 +129,17 @@ class Tensor:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
-        return np.asarray(self)[key]
+        first, *others = key if isinstance(key, tuple) and key else (key,)
+        is_number = isinstance(first, (int, np.integer)) and not isinstance(first, bool)
+        if self.is_transposed or not (is_number or isinstance(first, slice)):
+            return np.asarray(self)[key]
+        chosen = range(len(self))[first]  # IndexError, as of an array
+        if isinstance(chosen, int):
+            return self._client.get(self, row=chosen, rows=1)[(0, *others)]
+        if not chosen:
+            return np.empty((0, *self.shape[1:]), self.dtype)[(slice(None), *others)]
+        low, high = min(chosen[0], chosen[-1]), max(chosen[0], chosen[-1])
+        return self._client.get(self, row=low, rows=high - low + 1)[(slice(None, None, chosen.step), *others)]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(np.asarray(self))
