@@ -2,8 +2,8 @@
 
 Each token is one request for each layer: the request appends the token's keys and values, and is answered with the
 attention to all positions. The prompt is one request for each layer too. NumPy computes the rest of the transformer, in
-float32. The same transformer in float64, without the daemon, must choose the same tokens; the script exits with status 1
-if one of them differs.
+float32. The same transformer in float64, without the daemon, must choose the same tokens; the script exits with status
+1 if one of them differs.
 
 The weights are random numbers of a fixed seed: of the packages on PyPI, the one that we found with the weights of a
 language model inside has 93 MB of them, and takes minutes in float64.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -116,6 +116,28 @@ def like(array: Any) -> Callable[[Array], Any]:
     if library in ("jax", "jaxlib"):
         return lambda result: sys.modules["jax"].numpy.asarray(result)
     return lambda result: result
+
+
+def as_matrices(a: Any, b: Any, types: Collection[Any], converter: str) -> tuple[Any, Any, bool, bool]:
+    """Returns the operands of a product of PyTorch or JAX as matrices or stacks of them, and whether a row was made of
+    `a` and a column of `b`. TypeError: the types differ, or are none of `types`, to which `converter` converts;
+    ValueError: the shapes do not fit."""
+    if a.dtype != b.dtype or a.dtype not in types:
+        raise TypeError(f"a has the type {a.dtype} and b has the type {b.dtype}; both must have one type of "
+                        f"{', '.join(map(str, types))}: convert them with {converter}()")
+    if not a.ndim or not b.ndim:
+        raise ValueError(f"a has {a.ndim} dimensions and b has {b.ndim}; each must have one at least")
+    row, column = a.ndim == 1, b.ndim == 1
+    a, b = a[None] if row else a, b[:, None] if column else b
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(f"a has {a.shape[-1]} columns and b has {b.shape[-2]} rows; the numbers must be equal")
+    return a, b, row, column
+
+
+def without_added(product: Any, row: bool, column: bool) -> Any:
+    """Returns the product of as_matrices() without the dimensions that were added to the operands."""
+    product = product[..., 0] if column else product
+    return product[..., 0] if row and column else product[..., 0, :] if row else product
 
 
 def stored(array: Array) -> tuple[Array, bool]:

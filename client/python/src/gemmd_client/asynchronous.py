@@ -36,8 +36,8 @@ class AsyncClient:
     `in_flight` calls are carried out at once; further ones wait. The other arguments are those of Client; all calls use
     HTTP, whatever the transport of a Client would be.
 
-    The connection of a coroutine that is cancelled is closed, and the daemon then drops the request. Resident tensors are
-    handles as those of a Client: what NumPy does with them, such as ``a @ tensor``, blocks.
+    The connection of a coroutine that is cancelled is closed, and the daemon then drops the request. Resident tensors
+    are handles as those of a Client: what NumPy does with them, such as ``a @ tensor``, blocks.
 
     Raises:
         ValueError: an argument is wrong, or transport is "library".

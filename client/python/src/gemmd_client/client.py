@@ -58,8 +58,8 @@ class Client:
         transport: "library" sends products and attentions through libgemmd, which shares memory with
             a daemon on a Unix socket; "http" uses Python's HTTP alone; "auto" takes the library if it
             is found. Only libgemmd uses the proxies that the environment names.
-        progress: show bars of tqdm for uploads, downloads and jobs that take longer than half a second. All requests then
-            use Python's HTTP.
+        progress: show bars of tqdm for uploads, downloads and jobs that take longer than half a second. All requests
+            then use Python's HTTP.
 
     Raises:
         ValueError: an argument is wrong, for example a url of another form.
@@ -415,8 +415,8 @@ class Client:
 
         The other errors are those of gemm().
         """
-        return self._run(self._plans.reduce(x, op, axis=axis, keepdims=keepdims, ddof=ddof, out=out, out_dtype=out_dtype,
-                                            priority=priority, timeout=timeout, kernel=kernel))
+        return self._run(self._plans.reduce(x, op, axis=axis, keepdims=keepdims, ddof=ddof, out=out,
+                                            out_dtype=out_dtype, priority=priority, timeout=timeout, kernel=kernel))
 
     def reduce_job(self, x: Operand, op: ReduceName = "sum", **options: Any) -> Job:
         """Hands a reduction in as a job and returns at once; the arguments are those of reduce(), which
@@ -452,8 +452,8 @@ class Client:
 
         The errors are those of gemm().
         """
-        return self._run(self._plans.softmax(x, axis=axis, scale=scale, log=log, lens=lens, out=out, out_dtype=out_dtype,
-                                             priority=priority, timeout=timeout, kernel=kernel))
+        return self._run(self._plans.softmax(x, axis=axis, scale=scale, log=log, lens=lens, out=out,
+                                             out_dtype=out_dtype, priority=priority, timeout=timeout, kernel=kernel))
 
     def softmax_job(self, x: Operand, **options: Unpack[SoftmaxOptions]) -> Job:
         """Hands a softmax in as a job and returns at once; the arguments are those of softmax()."""
@@ -501,9 +501,9 @@ class Client:
         return self._run(self._plans.get_packed(tensor))
 
     def get(self, tensor: Tensor | str, *, row: int = 0, rows: int | None = None) -> Array:
-        """Fetches a resident tensor, without its scales, or only `rows` elements of its first dimension, from number `row`
-        on (default: all that follow). NotFound: there is no tensor of the name; Malformed: it has not as many rows;
-        TypeError: it has packed weights, which are several arrays."""
+        """Fetches a resident tensor, without its scales, or only `rows` elements of its first dimension, from number
+        `row` on (default: all that follow). NotFound: there is no tensor of the name; Malformed: it has not as many
+        rows; TypeError: it has packed weights, which are several arrays."""
         return self._run(self._plans.get(tensor, row, rows))
 
     def get_scaled(self, tensor: Tensor | str) -> tuple[Array, Array | None]:

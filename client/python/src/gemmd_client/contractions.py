@@ -19,8 +19,8 @@ Label = Hashable  # of a dimension; dimensions of both arrays with one label are
 
 
 class Contraction:
-    """The product of matrices that a sum of products is: its operands `a` and `b`, the `options` of gemm() for it, and in
-    `of()` what becomes of the product."""
+    """The product of matrices that a sum of products is: its operands `a` and `b`, the `options` of gemm() for it, and
+    in `of()` what becomes of the product."""
 
     def __init__(self, a: Array | Tensor, b: Array | Tensor, options: dict[str, Any], shape: tuple[int, ...],
                  axes: tuple[int, ...], original: Any, out: Array | None) -> None:
@@ -118,8 +118,8 @@ def _labelled(name: str, operand: Array | Tensor, term: str) -> tuple[Array | Te
     return operand, labels
 
 
-def _contract(a: Array | Tensor, labels_a: list[Label], b: Array | Tensor,
-              labels_b: list[Label], kept: list[Label], original: Any, out: Any, options: dict[str, Any]) -> Contraction:
+def _contract(a: Array | Tensor, labels_a: list[Label], b: Array | Tensor, labels_b: list[Label], kept: list[Label],
+              original: Any, out: Any, options: dict[str, Any]) -> Contraction:
     """Returns what computes the array with the dimensions `kept`: products over all labels, summed over the others."""
     unknown = [name for name in options if name not in _OPTIONS]
     if unknown:
@@ -140,7 +140,8 @@ def _contract(a: Array | Tensor, labels_a: list[Label], b: Array | Tensor,
     rows = [label for label in labels_a if label not in labels_b]
     columns = [label for label in labels_b if label not in labels_a]
     order = [*batch, *rows, *columns]
-    return Contraction(_matrices("a", a, labels_a, batch, rows, summed), _matrices("b", b, labels_b, batch, summed, columns),
+    return Contraction(_matrices("a", a, labels_a, batch, rows, summed),
+                       _matrices("b", b, labels_b, batch, summed, columns),
                        {**options, "out_dtype": chosen}, tuple(sizes[label] for label in order),
                        tuple(order.index(label) for label in kept), original, filled)
 

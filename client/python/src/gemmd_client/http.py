@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.message import Message
 from typing import Any, TypeVar
@@ -71,6 +71,22 @@ Step = Request | Pause | Callable[[], Any]
 T = TypeVar("T")
 Plan = Generator[Step, Any, T]
 """What a method does, whether it blocks or is a coroutine: yields steps, takes their outcomes, and returns T."""
+
+
+async def carry_out(plan: Plan[T], take: Callable[[Step], Awaitable[Any]]) -> T:
+    """Has `take` take the steps of a plan, tells the plan their outcomes and errors, and returns the plan's outcome."""
+    try:
+        step = next(plan)
+        while True:
+            try:
+                outcome = await take(step)
+            except Exception as error:
+                step = plan.throw(error)
+            else:
+                step = plan.send(outcome)
+    except StopIteration as end:
+        found: T = end.value
+        return found
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -243,19 +259,13 @@ class Transport:
     def run(self, plan: Plan[T]) -> T:
         """Carries out a plan and returns its outcome."""
         try:
-            step = next(plan)
-            while True:
-                try:
-                    outcome = self._take(step)
-                except Exception as error:
-                    step = plan.throw(error)
-                else:
-                    step = plan.send(outcome)
+            carry_out(plan, self._take).send(None)  # A coroutine that never waits runs to its end.
         except StopIteration as end:
             found: T = end.value
             return found
+        raise AssertionError("a step of a plan waited on an event loop")
 
-    def _take(self, step: Step) -> Any:
+    async def _take(self, step: Step) -> Any:
         if isinstance(step, Request):
             return self.request(step)
         if isinstance(step, Pause):

@@ -1,5 +1,5 @@
-"""What the methods of clients do, for the Client, which blocks, and the AsyncClient: plans, which yield requests and take
-their answers. The arguments and the errors are those of the methods of Client."""
+"""What the methods of clients do, for the Client, which blocks, and the AsyncClient: plans, which yield requests and
+take their answers. The arguments and the errors are those of the methods of Client."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ class Plans:
         if product.result.dtype != product.out_type:
             raise TypeError(f"the product would have the type {product.result.dtype}, which no resident tensor has; "
                             "convert a and b with astype()")
-        return (yield from self.store(name, "/gemm", product_parameters(product, **others), product.sent, product.result,
-                                      others.get("timeout")))
+        return (yield from self.store(name, "/gemm", product_parameters(product, **others), product.sent,
+                                      product.result, others.get("timeout")))
 
     def attention(self, q: Any, k: Any, v: Any, *, lse: bool = False, timeout: float | None = None,
                   **options: Any) -> Plan[Any]:
@@ -261,7 +261,8 @@ class Plans:
         parameters = {"row": row, **({} if rows is None else {"rows": rows})}
         found = computed((yield from self.answer("GET", path, parameters=parameters, result=True)))
         if rows is not None and len(found) != rows:  # gemmd 0.1 sends all of them.
-            raise ProtocolError(f"the daemon sent {len(found)} rows in place of {rows}; it may be older than this client")
+            raise ProtocolError(f"the daemon sent {len(found)} rows in place of {rows}; it may be older than this "
+                                "client")
         return found
 
     def get_scaled(self, tensor: Tensor | str) -> Plan[tuple[Array, Array | None]]:
@@ -300,7 +301,8 @@ def _attention(q: Any, k: Any, v: Any, options: dict[str, Any]) -> tuple[Attenti
 
 
 def tensor_path(tensor: Tensor | str) -> str:
-    """Returns the path of a resident tensor. TypeError: the name is no string; ValueError: it is a transposed tensor."""
+    """Returns the path of a resident tensor. TypeError: the name is no string; ValueError: it is a transposed
+    tensor."""
     name = tensor.parameter() if isinstance(tensor, Tensor) else tensor
     if not isinstance(name, str):
         raise TypeError(f"the name of a tensor is a {type(name).__name__}; it must be a string")

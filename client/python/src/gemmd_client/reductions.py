@@ -81,8 +81,8 @@ def needs_elements(x: Any, op: str, axis: Axis) -> bool:
 
 
 class Reduction:
-    """An array as it is sent, or a resident tensor of which the daemon has this reduction, and what becomes of the answer.
-    With `stays` the result is to be a tensor: its type is one that the daemon has."""
+    """An array as it is sent, or a resident tensor of which the daemon has this reduction, and what becomes of the
+    answer. With `stays` the result is to be a tensor: its type is one that the daemon has."""
 
     def __init__(self, x: Any, op: ReduceName = "sum", *, axis: Axis = -1,
                  keepdims: bool = False, out: Any = None, out_dtype: Any = None, priority: int = 4,

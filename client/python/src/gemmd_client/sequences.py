@@ -69,8 +69,8 @@ class Sequence:
         check_layout(layout)
         array = to_numpy(name, value, ATTENTION_TYPES)
         if array.dtype != self.dtype:
-            raise TypeError(f"{name} has the type {array.dtype}, and the sequence {self.name} has {self.dtype}; convert "
-                            f"{name} with astype()")
+            raise TypeError(f"{name} has the type {array.dtype}, and the sequence {self.name} has {self.dtype}; "
+                            f"convert {name} with astype()")
         found = array.shape if layout == "bhsd" else (*array.shape[1::-1], *array.shape[2:])
         if len(found) != 3 or 0 in found or found[2] != size or heads not in (None, found[0]):
             wanted = (heads or "heads", "positions", size)
@@ -83,7 +83,8 @@ class Sequence:
         keys = self._operand("k", k, self.kv_heads, self.d, layout)
         values = self._operand("v", v, self.kv_heads, self.dv, layout)
         if keys.shape[:2] != values.shape[:2]:
-            raise ValueError(f"k and v have the shapes {keys.shape} and {values.shape}; they must have as many positions")
+            raise ValueError(f"k and v have the shapes {keys.shape} and {values.shape}; they must have as many "
+                             "positions")
         return keys, values, keys.shape[1 if layout == "bhsd" else 0]
 
     def refresh(self) -> None:
@@ -166,8 +167,8 @@ class Sequence:
             sent.append(bias)
         parameters = attention_parameters(sizes, timeout=timeout, **options)
         plans = self._client._plans
-        found = yield from plans.attend(q, parameters, sent, (*queries.shape[:2], self.dv), (heads, sq) if lse else None,
-                                        plans.timeout(timeout))
+        found = yield from plans.attend(q, parameters, sent, (*queries.shape[:2], self.dv),
+                                        (heads, sq) if lse else None, plans.timeout(timeout))
         if k is not None:
             self.lengths[layer] = max(self.lengths[layer], seen)
         return found

@@ -13,7 +13,7 @@ from typing import Any
 
 from .arrays import octets
 from .errors import GemmdError
-from .http import Address, Answer, Attempts, Pause, Plan, Request, Step, T, array_for, failure
+from .http import Address, Answer, Attempts, Pause, Plan, Request, Step, T, array_for, carry_out, failure
 from .progress import Progress
 
 _PIECE_BYTES = 256 << 10  # of a body, which the event loop writes at once
@@ -128,9 +128,9 @@ _opened: weakref.WeakSet[_Connection] = weakref.WeakSet()
 
 
 def _leave_connections_to_the_parent() -> None:
-    """In the child of a fork. An event loop there has the epoll set of its parent, so that a connection which is collected
-    in the child would leave the set of the parent too, and a TLS connection would be ended. Each descriptor becomes one of
-    the null device instead, which ends nothing."""
+    """In the child of a fork. An event loop there has the epoll set of its parent, so that a connection which is
+    collected in the child would leave the set of the parent too, and a TLS connection would be ended. Each descriptor
+    becomes one of the null device instead, which ends nothing."""
     null = os.open(os.devnull, os.O_RDWR)
     for connection in _opened:
         sock = connection.writer.get_extra_info("socket")
@@ -144,9 +144,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class AsyncTransport:
-    """Sends requests to one daemon, at most `in_flight` plans at once. Each request in flight has a connection of its own,
-    which is closed if the request is cancelled. Connections belong to the event loop that opened them: another loop, and the
-    loop of a forked process, opens its own."""
+    """Sends requests to one daemon, at most `in_flight` plans at once. Each request in flight has a connection of its
+    own, which is closed if the request is cancelled. Connections belong to the event loop that opened them: another
+    loop, and the loop of a forked process, opens its own."""
 
     def __init__(self, address: Address, in_flight: int, progress: Progress) -> None:
         if in_flight < 1:
@@ -179,26 +179,12 @@ class AsyncTransport:
         """Carries out a plan in one of the places, when one is free."""
         self._enter()
         async with self._places:
-            return await self._carry_out(plan)
+            return await carry_out(plan, self._take)
 
     async def wait(self, plan: Plan[T]) -> T:
         """Carries out a plan that takes no place."""
         self._enter()
-        return await self._carry_out(plan)
-
-    async def _carry_out(self, plan: Plan[T]) -> T:
-        try:
-            step = next(plan)
-            while True:
-                try:
-                    outcome = await self._take(step)
-                except Exception as error:
-                    step = plan.throw(error)
-                else:
-                    step = plan.send(outcome)
-        except StopIteration as end:
-            found: T = end.value
-            return found
+        return await carry_out(plan, self._take)
 
     async def _take(self, step: Step) -> Any:
         if isinstance(step, Request):

@@ -37,12 +37,12 @@ _REDUCTIONS = {np.add: "sum", np.maximum: "max", np.minimum: "min"}
 class Tensor:
     """A resident tensor, which stays on the daemon's device and can be an operand.
 
-    The daemon computes ``a @ tensor``, ``tensor @ b``, numpy.matmul(), numpy.dot(), numpy.inner(), numpy.tensordot() and
-    numpy.einsum() of two operands, and numpy.sum(), mean(), max(), min() and argmax() over one axis. Functions such as
-    numpy.shape() and numpy.zeros_like() need no elements. An index that begins with a number or a slice, such as
-    ``tensor[5]`` and ``tensor[10:20, :3]``, fetches these elements of the first dimension only. Everything else that NumPy
-    does with a tensor fetches all of its elements first: numpy.asarray(tensor), other indices, iteration, and all other
-    functions.
+    The daemon computes ``a @ tensor``, ``tensor @ b``, numpy.matmul(), numpy.dot(), numpy.inner(), numpy.tensordot()
+    and numpy.einsum() of two operands, and numpy.sum(), mean(), max(), min() and argmax() over one axis. Functions such
+    as numpy.shape() and numpy.zeros_like() need no elements. An index that begins with a number or a slice, such as
+    ``tensor[5]`` and ``tensor[10:20, :3]``, fetches these elements of the first dimension only. Everything else that
+    NumPy does with a tensor fetches all of its elements first: numpy.asarray(tensor), other indices, iteration, and all
+    other functions.
 
     Attributes:
         dtype: a NumPy type.
@@ -207,9 +207,9 @@ def _einsum(client: Any, *operands: Any, **options: Any) -> Any:
 
 
 _OF_DAEMON: dict[Any, Callable[..., Any]] = {
-    np.sum: _reduction("sum"), np.mean: _reduction("mean"), np.max: _without_dtype("max"), np.amax: _without_dtype("max"),
-    np.min: _without_dtype("min"), np.amin: _without_dtype("min"), np.argmax: _without_dtype("argmax"), np.dot: _dot,
-    np.inner: _inner, np.tensordot: _tensordot, np.einsum: _einsum}
+    np.sum: _reduction("sum"), np.mean: _reduction("mean"), np.max: _without_dtype("max"),
+    np.amax: _without_dtype("max"), np.min: _without_dtype("min"), np.amin: _without_dtype("min"),
+    np.argmax: _without_dtype("argmax"), np.dot: _dot, np.inner: _inner, np.tensordot: _tensordot, np.einsum: _einsum}
 _OF_SHAPES = {np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.empty_like, np.zeros_like, np.ones_like,
               np.full_like, np.iscomplexobj, np.isrealobj, np.broadcast_shapes}
 

@@ -7,8 +7,8 @@
 >>> print(convert(model.eval(), client, "model"))
 
 Both are operators of torch.library, ``gemmd::matmul`` and ``gemmd::linear``, so that torch.compile keeps them in its
-graph. Their types are float64, float32, float16 and bfloat16. Tensors on a GPU are copied to the host for a request, and
-the result is copied to their device.
+graph. Their types are float64, float32, float16 and bfloat16. Tensors on a GPU are copied to the host for a request,
+and the result is copied to their device.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from .arrays import as_matrices, without_added
 from .client import Client
 from .errors import NoRoom
 from .tensors import Tensor
@@ -111,23 +112,15 @@ _linear.register_autograd(_linear_backward, setup_context=_linear_context)
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor, client: Client) -> torch.Tensor:
-    """Returns a @ b, computed by the daemon of `client`, with the shapes of torch.matmul. Both gradients are products that
-    the daemon computes: grad @ b.mT and a.mT @ grad.
+    """Returns a @ b, computed by the daemon of `client`, with the shapes of torch.matmul. Both gradients are products
+    that the daemon computes: grad @ b.mT and a.mT @ grad.
 
     Raises:
         TypeError: the types differ, or are not float64, float32, float16 or bfloat16.
         ValueError: the shapes do not fit.
         GemmdError: one of its subclasses, by the error code of the daemon.
     """
-    if a.dtype != b.dtype or a.dtype not in _TYPES:
-        raise TypeError(f"a has the type {a.dtype} and b has the type {b.dtype}; both must have one type of "
-                        f"{', '.join(map(str, _TYPES))}: convert them with to()")
-    if not a.ndim or not b.ndim:
-        raise ValueError(f"a has {a.ndim} dimensions and b has {b.ndim}; each must have one at least")
-    row, column = a.ndim == 1, b.ndim == 1
-    a, b = a[None] if row else a, b[:, None] if column else b
-    if a.shape[-1] != b.shape[-2]:
-        raise ValueError(f"a has {a.shape[-1]} columns and b has {b.shape[-2]} rows; the numbers must be equal")
+    a, b, row, column = as_matrices(a, b, _TYPES, "to")
     name = _name_of(client)
     if b.ndim == 2:  # The rows of all matrices of a meet one b.
         product = _matmul(a.flatten(0, -2), b, name).reshape(*a.shape[:-1], b.shape[-1])
@@ -139,14 +132,13 @@ def matmul(a: torch.Tensor, b: torch.Tensor, client: Client) -> torch.Tensor:
                              "cannot be broadcast to each other") from None
         stacks = [each.expand(*leads, *each.shape[-2:]).flatten(0, -3) for each in (a, b)]
         product = _matmul(*stacks, name).reshape(*leads, a.shape[-2], b.shape[-1])
-    if column:
-        product = product[..., 0]
-    return product[..., 0, :] if row and not column else product[..., 0] if row else product
+    trimmed: torch.Tensor = without_added(product, row, column)
+    return trimmed
 
 
 class Linear(torch.nn.Module):
-    """``x @ weight.T + bias`` like torch.nn.Linear, where ``weight`` stays on a daemon. The gradients of ``x`` and ``bias``
-    are computed. The weight is a constant: it has no gradient, and is not in parameters() and state_dict().
+    """``x @ weight.T + bias`` like torch.nn.Linear, where ``weight`` stays on a daemon. The gradients of ``x`` and
+    ``bias`` are computed. The weight is a constant: it has no gradient, and is not in parameters() and state_dict().
 
     Args:
         weight: a resident Tensor of the shape (out_features, in_features), of float64, float32, float16 or bfloat16.
@@ -160,8 +152,8 @@ class Linear(torch.nn.Module):
     def __init__(self, weight: Tensor, bias: torch.Tensor | None = None) -> None:
         super().__init__()
         if weight.format is not None or weight.dtype not in _TYPES.values():
-            raise TypeError(f"the weight {weight.name} has the type {weight.format or weight.dtype}; it must have one of "
-                            f"{', '.join(map(str, _TYPES.values()))}")
+            raise TypeError(f"the weight {weight.name} has the type {weight.format or weight.dtype}; it must have one "
+                            f"of {', '.join(map(str, _TYPES.values()))}")
         if weight.ndim != 2:
             raise ValueError(f"the weight {weight.name} has {weight.ndim} dimensions; it must have two")
         self.weight = weight
@@ -183,9 +175,9 @@ class Linear(torch.nn.Module):
         self._prepare()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns the product for ``x`` of the shape (..., in_features) and the type of the weight. TypeError: ``x`` has
-        another type; ValueError: it has another shape; GemmdError: one of its subclasses, such as NotFound if the weight
-        was deleted."""
+        """Returns the product for ``x`` of the shape (..., in_features) and the type of the weight. TypeError: ``x``
+        has another type; ValueError: it has another shape; GemmdError: one of its subclasses, such as NotFound if the
+        weight was deleted."""
         if x.dtype != self._dtype:
             raise TypeError(f"x has the type {x.dtype}, and the weight {self.weight.name} has {self._dtype}; convert x "
                             "with to()")
@@ -222,11 +214,11 @@ class Conversion:
 
 
 def convert(model: torch.nn.Module, client: Client, name: str) -> Conversion:
-    """Replaces the linear layers of a module, in place, by those of this package, and says which layers it left. Nothing is
-    replaced if an upload fails for another reason than room on the device.
+    """Replaces the linear layers of a module, in place, by those of this package, and says which layers it left.
+    Nothing is replaced if an upload fails for another reason than room on the device.
 
-    A layer that is in training mode and whose weight requires a gradient is left, because weights on the daemon get none:
-    call model.eval() or model.requires_grad_(False) first. A layer that is used in several places stays one.
+    A layer that is in training mode and whose weight requires a gradient is left, because weights on the daemon get
+    none: call model.eval() or model.requires_grad_(False) first. A layer that is used in several places stays one.
 
     Args:
         model: its layers of the class torch.nn.Linear are replaced, and no subclasses.
