@@ -113,6 +113,9 @@ double metrics_quantile(const struct metrics_buckets *before, const struct metri
 
 /* ---- looks ---- */
 
+/* The most tensors that the daemon lists in an answer. */
+enum { TENSORS_OF_A_PAGE = 1000 };
+
 /* The kinds of requests besides operations. The last two compute nothing. */
 static const char *const other_kinds[] = {"infer", "tensor", "other"};
 
@@ -163,6 +166,7 @@ static void keep_tensor(const struct gemmd_tensor *tensor, void *user)
 {
     struct top_look *look = user;
     uint32_t at = look->tensor_count;
+    look->tensors_listed++;
     while (at > 0 && look->tensors[at - 1].bytes < tensor->bytes)
         at--;
     if (at == TOP_TENSORS_MAX)
@@ -193,11 +197,19 @@ enum gemmd_error top_look(struct gemmd_client *client, struct top_look *look,
         code = gemmd_info(client, &info, error);
     if (code != GEMMD_OK)
         return code;
+    look->own.other = 2;
+    look->own.bytes = (double)(strlen(look->metrics) + strlen(info));
     look->info = json_loads(info, 0, NULL);
     gemmd_free(info);
     add_ops(look);
     code = gemmd_tensor_list(client, keep_tensor, look, error);
-    return code == GEMMD_ERR_FORBIDDEN ? GEMMD_OK : code;
+    if (code == GEMMD_ERR_FORBIDDEN) {
+        look->own.other++; /* a request without the scope is counted there */
+        look->own.forbidden = 1;
+        return GEMMD_OK;
+    }
+    look->own.tensor = fmax(1, ceil((double)look->tensors_listed / TENSORS_OF_A_PAGE));
+    return code;
 }
 
 void top_look_free(struct top_look *look)
@@ -209,6 +221,22 @@ void top_look_free(struct top_look *look)
     *look = (struct top_look){0};
 }
 
+/* What the look has added to a counter. */
+static double own_part(const struct top_own *own, const char *name, const char *label)
+{
+    if (strcmp(name, "gemmd_response_bytes_total") == 0)
+        return own->bytes;
+    if (strcmp(name, "gemmd_requests_total") != 0)
+        return 0;
+    if (label == NULL)
+        return own->other + own->tensor;
+    if (strcmp(label, "op=\"other\"") == 0)
+        return own->other;
+    if (strcmp(label, "op=\"tensor\"") == 0)
+        return own->tensor;
+    return strcmp(label, "code=\"4") == 0 ? own->forbidden : 0;
+}
+
 double top_rate(const struct top_look *before, const struct top_look *after, const char *name,
                 const char *label)
 {
@@ -217,7 +245,7 @@ double top_rate(const struct top_look *before, const struct top_look *after, con
     const double then = metrics_sum(before->metrics, name, label);
     if (passed <= 0)
         return 0;
-    return (now >= then ? now - then : now) / passed;
+    return fmax((now >= then ? now - then : now) - own_part(&before->own, name, label), 0) / passed;
 }
 
 /* The sum of two histograms of the same bounds. */

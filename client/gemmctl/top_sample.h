@@ -44,6 +44,15 @@ struct top_op {
     struct metrics_buckets buckets; /* of the durations of requests, in seconds */
 };
 
+/* What the daemon counts for a look itself, between the metrics of the look and those of the next
+ * one. */
+struct top_own {
+    double other;     /* requests of the kind "other": for metrics and for the description */
+    double tensor;    /* requests for pages of the list of tensors */
+    double forbidden; /* requests for the list that were answered with 403 */
+    double bytes;     /* of metrics and description */
+};
+
 /* One look. */
 struct top_look {
     double time_s;                /* of the clock CLOCK_MONOTONIC */
@@ -51,6 +60,8 @@ struct top_look {
     json_t *info;                 /* the daemon's description of itself */
     struct gemmd_tensor *tensors; /* the largest ones, in the order of their size */
     uint32_t tensor_count;
+    uint64_t tensors_listed; /* the daemon's tensors, of which `tensors` are some */
+    struct top_own own;
     struct top_op *ops; /* first the operations that the daemon has kernels for */
     uint32_t op_count;
 };
@@ -61,8 +72,8 @@ enum gemmd_error top_look(struct gemmd_client *client, struct top_look *look,
                           struct gemmd_error_info *error);
 void top_look_free(struct top_look *look);
 
-/* How much a counter has grown from one look to the next per second. A daemon that has started anew
- * counts from 0. */
+/* How much a counter has grown from one look to the next per second, without what the look itself
+ * has added. A daemon that has started anew counts from 0. */
 double top_rate(const struct top_look *before, const struct top_look *after, const char *name,
                 const char *label);
 /* The duration in seconds that `share` of the requests of kind `op` between the looks did not

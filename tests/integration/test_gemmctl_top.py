@@ -157,6 +157,22 @@ def test_wrong_requests_are_told_apart(start, gemmctl):
         sender.join()
 
 
+@pytest.mark.parametrize("scopes", ["metrics", "metrics,tensors"])
+def test_own_requests_do_not_count(scopes, start, gemmctl, tmp_path):
+    """Where nobody else asks, nothing is asked; a list of tensors that the token may not see is no failure."""
+    (tmp_path / "tokens").write_text(f"me:open-sesame scopes={scopes}\n")
+    (tmp_path / "tokens").chmod(0o600)
+    (tmp_path / "mine").write_text("open-sesame\n")
+    (tmp_path / "mine").chmod(0o600)
+    daemon = start("--token-file", str(tmp_path / "tokens"))
+    found = json.loads(succeed(subprocess.run([gemmctl, "top", "--json", "--interval", "50ms", "--token-file",
+                                               tmp_path / "mine", "--url", daemon.url],
+                                              capture_output=True, timeout=PATIENCE_S, check=False)).stdout)
+    rates = {name: found[name] for name in ("requests_per_second", "wrong_per_second", "failed_per_second")}
+    assert set(rates.values()) == {0}, rates
+    assert {kind["requests_per_second"] for kind in found["operations"].values()} == {0}
+
+
 def test_several_devices(start, gemmctl):
     daemon = start("--devices", "2")
     result = succeed(subprocess.run([gemmctl, "top", "--json", "--interval", "1ms", "--url", daemon.url],
