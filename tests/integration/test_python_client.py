@@ -207,8 +207,13 @@ def test_attention(client, rng):
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     expected = weights / weights.sum(-1, keepdims=True) @ v.repeat(2, 1)
     np.testing.assert_allclose(client.attention(q, k, v), expected, rtol=0, atol=1e-5)
-    with pytest.raises(ValueError, match="do not fit"):
-        client.attention(q, k[:, :, :, :4], v)
+    for k_part, v_part, says in (
+            (k[:, :, :, :4], v, r"k has the shape \(2, 2, 5, 4\), and q has \(2, 4, 5, 8\).*: 2 and 8"),
+            (k[:1], v, "k has the shape .*the same batch and head size: 2 and 8"),
+            (k, v[:, :, :3], r"v has the shape \(2, 2, 3, 8\), and k has \(2, 2, 5, 8\).*: 2, 2 and 5"),
+            (k, v[:, :1], "v has the shape .*heads and length: 2, 2 and 5")):
+        with pytest.raises(ValueError, match=says):
+            client.attention(q, k_part, v_part)
 
 
 def test_conv2d(client, rng):

@@ -109,7 +109,7 @@ def test_what_differs_is_sent(client, rng, requests, named):
         if not options.get("contiguous"):
             assert client.put(named, array, **options) == tensor and requests[-1][0] == "GET", options
     for wrong in ("", "a/b", "ä", "x" * 129):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="name is 1 to 128 of the characters"):
             client.put(wrong, x)
 
 
@@ -313,7 +313,9 @@ def test_packed_weights(client, named, rng, tmp_path):
     packed = Packed("gptq", 4, 128, 64, 64, rng)
     file = tmp_path / "layer.safetensors"
     file.write_bytes(packed.body())
-    for given in (packed.body(), file):
+    with pytest.raises(FileNotFoundError):
+        client.put_packed(named, str(tmp_path / "missing"), "gptq", bits=4)
+    for given in (packed.body(), file, str(file)):
         tensor = client.put_packed(named, given, "gptq", bits=4)
     assert tensor == next(each for each in client.tensors() if each.name == named)
     assert_restored(client.get_packed(tensor), packed)

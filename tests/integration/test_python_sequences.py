@@ -35,6 +35,15 @@ def operands(rng, positions, layout="bhsd", dtype=np.float32):
     return [array if layout == "bhsd" else np.ascontiguousarray(array.swapaxes(0, 1)) for array in arrays]
 
 
+def test_layers_that_are_not_there(made, rng):
+    q, k, v = operands(rng, 2)
+    for layer in (2, -1):
+        for call in (lambda: made.append(k, v, layer=layer), lambda: made.attention(q, k, v, layer=layer),
+                     lambda: made.attention(q, layer=layer)):
+            with pytest.raises(ValueError, match=f"layer is {layer}; the layers of the sequence .* are 0 to 1"):
+                call()
+
+
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 def test_steps_are_one_attention(client, made, rng, layout):
     axis = 1 if layout == "bhsd" else 0

@@ -173,7 +173,7 @@ class AsyncClient:
         """Fetches a resident tensor and its scales, like Client.get_scaled()."""
         return await self._run(self._plans.get_scaled(tensor))
 
-    async def put_packed(self, name: str, file: bytes | os.PathLike[str], form: str, *, bits: int | None = None,
+    async def put_packed(self, name: str, file: bytes | str | os.PathLike[str], form: str, *, bits: int | None = None,
                          evictable: bool = False) -> Tensor:
         """Makes packed weights resident, like Client.put_packed()."""
         return await self._run(self._plans.put_packed(name, file, form, bits=bits, evictable=evictable))

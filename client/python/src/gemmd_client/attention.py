@@ -76,10 +76,12 @@ class Attention:
         self.batch, self.heads, self.sq, self.d = _sizes(self.q.shape, layout)
         batch_k, self.kv_heads, self.skv, size_k = _sizes(self.k.shape, layout)
         batch_v, heads_v, length_v, self.dv = _sizes(self.v.shape, layout)
-        if ((batch_k, size_k) != (self.batch, self.d)
-                or (batch_v, heads_v, length_v) != (self.batch, self.kv_heads, self.skv)):
-            raise ValueError(f"the shapes {self.q.shape}, {self.k.shape} and {self.v.shape} of q, k "
-                             "and v do not fit")
+        if (batch_k, size_k) != (self.batch, self.d):
+            raise ValueError(f"k has the shape {self.k.shape}, and q has {self.q.shape}; they must have the same batch "
+                             f"and head size: {self.batch} and {self.d}")
+        if (batch_v, heads_v, length_v) != (batch_k, self.kv_heads, self.skv):
+            raise ValueError(f"v has the shape {self.v.shape}, and k has {self.k.shape}; they must have the same "
+                             f"batch, heads and length: {batch_k}, {self.kv_heads} and {self.skv}")
         if (lens_q is None) != (lens_kv is None):
             raise ValueError("lens_q and lens_kv must be given together")
         self.entries_apart, self.ragged = self.batch, ragged

@@ -488,7 +488,7 @@ class Client:
         rows one after another, as conv2d() wants a resident ``x``. NoRoom: the device has no room for it."""
         return self._run(self._plans.put(name, array, evictable=evictable, scale=scale, contiguous=contiguous))
 
-    def put_packed(self, name: str, file: bytes | os.PathLike[str], form: str, *, bits: int | None = None,
+    def put_packed(self, name: str, file: bytes | str | os.PathLike[str], form: str, *, bits: int | None = None,
                    evictable: bool = False) -> Tensor:
         """Makes packed weights resident under a name, and replaces what had the name. `file` is a safetensors file of
         one layer, or its path; `form` is its format, such as "gptq" or "mxfp4", and `bits` the width of the weights.

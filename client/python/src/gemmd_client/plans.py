@@ -222,9 +222,10 @@ class Plans:
         return Tensor.described((yield from self.json("PUT", tensor_path(name), parameters=parameters, operands=body,
                                                       headers=headers)), self._client)
 
-    def put_packed(self, name: str, file: bytes | os.PathLike[str], form: str, *, bits: int | None = None,
+    def put_packed(self, name: str, file: bytes | str | os.PathLike[str], form: str, *, bits: int | None = None,
                    evictable: bool = False) -> Plan[Tensor]:
-        body = np.fromfile(file, np.uint8) if isinstance(file, os.PathLike) else np.frombuffer(file, np.uint8)
+        is_path = isinstance(file, (str, os.PathLike))
+        body = np.fromfile(file, np.uint8) if is_path else np.frombuffer(file, np.uint8)  # type: ignore[arg-type]
         parameters: dict[str, Any] = {"format": form}
         if bits is not None:
             parameters["bits"] = bits

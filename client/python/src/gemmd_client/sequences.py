@@ -95,6 +95,13 @@ class Sequence:
         """Sends one request, and takes the description that is its answer."""
         self._take((yield from self._client._plans.json(method, self._path(part), **options)))
 
+    def _length(self, layer: int) -> int:
+        """The positions of a layer that this object knows of. ValueError: there is no such layer."""
+        if layer not in range(len(self.lengths)):
+            raise ValueError(f"layer is {layer}; the layers of the sequence {self.name} are 0 to "
+                             f"{len(self.lengths) - 1}")
+        return self.lengths[layer]
+
     def append(self, k: Any, v: Any, *, layer: int = 0, position: int | None = None, layout: Layout = "bhsd") -> None:
         """Appends the keys and values of positions to a layer, all of them or none.
 
@@ -111,7 +118,7 @@ class Sequence:
 
     def _append(self, k: Any, v: Any, layer: int, position: int | None, layout: Layout) -> Plan[None]:
         keys, values, _ = self._pair(k, v, layout)
-        parameters = {"position": self.lengths[layer] if position is None else position, "layer": layer,
+        parameters = {"position": self._length(layer) if position is None else position, "layer": layer,
                       "layout": layout}
         yield from self._ask("POST", "/append", parameters=parameters, operands=[keys, values])
 
@@ -152,14 +159,14 @@ class Sequence:
             if count != sq or skv is not None:
                 raise ValueError(f"q has {sq} positions, and k and v have {count}; they must have as many, and skv "
                                  "cannot be given")
-            position = self.lengths[layer] if position is None else position
+            position = self._length(layer) if position is None else position
             sizes |= {"append": 1, "position": position}
             sent += [keys, values]
             seen = position + sq
         elif position is not None:
             raise ValueError("position belongs to an append, with k and v")
         else:
-            seen = self.lengths[layer] if skv is None else skv
+            seen = self._length(layer) if skv is None else skv
             sizes["skv"] = seen
         if mask is not None:
             bias, settings = masked(mask, self.dtype, (1, heads, sq, seen))

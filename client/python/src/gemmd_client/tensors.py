@@ -215,9 +215,13 @@ _OF_SHAPES = {np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.empty_
 
 
 def before(name: str) -> dict[str, str]:
-    """Returns the parameter with which a list of tensors begins at a name: the greatest name that is less."""
+    """Returns the parameter with which a list of tensors begins at a name: the greatest name that is less. ValueError:
+    no tensor can have the name."""
+    if not 0 < len(name) <= _NAME_MAX or not set(name) <= set(_LETTERS):
+        raise ValueError(f"the name is {name!r}; a tensor's name is 1 to {_NAME_MAX} of the characters A-Z a-z 0-9 . "
+                         "_ -")
     letter = name[-1:]
-    if letter not in _LETTERS[1:]:  # The first letter, or none that a name has.
+    if letter == _LETTERS[0]:
         return {"after": name[:-1]} if name[:-1] else {}
     return {"after": (name[:-1] + _LETTERS[_LETTERS.index(letter) - 1]).ljust(_NAME_MAX, _LETTERS[-1])}
 
