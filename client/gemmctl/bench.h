@@ -11,6 +11,7 @@
 
 #include "client/gemmctl/array_command.h"
 #include "client/gemmctl/command.h"
+#include "client/gemmctl/latency.h"
 #include "client/gemmctl/options.h"
 #include "proto/attention_request.h"
 #include "proto/conv2d_request.h"
@@ -80,25 +81,6 @@ void bench_subject_print(const struct bench_subject *subject, FILE *to);
 void bench_subject_describe(const struct bench_subject *subject, json_t *object);
 
 /* ---- the measurements ---- */
-
-/* A histogram of durations whose percentiles are within 1.6 % at any size. Buckets grow with the
- * values: 64 to each power of two. After HdrHistogram (Gil Tene). */
-enum { LATENCY_STEPS = 64, LATENCY_BUCKETS = 64 * LATENCY_STEPS };
-
-struct latency {
-    uint64_t counts[LATENCY_BUCKETS];
-    uint64_t count, max_us;
-};
-
-/* Adds a duration in microseconds. */
-void latency_add(struct latency *latency, uint64_t us);
-/* The duration, in microseconds, that `percent` of all durations did not exceed; 0 if there are no
- * durations. */
-uint64_t latency_percentile(const struct latency *latency, double percent);
-/* Adds the durations of `other`. */
-void latency_join(struct latency *latency, const struct latency *other);
-/* The largest duration, in microseconds, that a bucket counts. */
-uint64_t latency_bucket_end(uint32_t bucket);
 
 struct bench_run {
     struct bench_subject subject; /* the request that was repeated */

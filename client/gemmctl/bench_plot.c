@@ -133,8 +133,8 @@ static void set_limits(struct plot_grid *grid)
     }
 }
 
-struct plot_grid *plot_grid_new(const struct bench_plot *plot, const struct bench_run *run,
-                                uint32_t rows, uint32_t columns_max)
+struct plot_grid *plot_grid_new(const struct bench_plot *plot, const struct latency *all,
+                                double elapsed_s, uint32_t rows, uint32_t columns_max)
 {
     const uint32_t used = plot->used, together = (used + columns_max - 1) / columns_max;
     struct plot_grid *grid = calloc(1, sizeof *grid);
@@ -146,8 +146,8 @@ struct plot_grid *plot_grid_new(const struct bench_plot *plot, const struct benc
     }
     grid->rows = rows;
     grid->columns = (used + together - 1) / together;
-    grid->elapsed_s = fmax(run->elapsed_s, plot->slice_s * (used - 1));
-    set_ends(grid, &run->latency);
+    grid->elapsed_s = fmax(elapsed_s, plot->slice_s * (used - 1));
+    set_ends(grid, all);
     for (uint32_t i = 0; i < grid->columns; i++) {
         struct plot_column *column = &grid->cells[i];
         column->from_s = plot->slice_s * together * i;
@@ -160,7 +160,7 @@ struct plot_grid *plot_grid_new(const struct bench_plot *plot, const struct benc
         fill_column(grid, column, latency);
     }
     free(latency);
-    set_marks(grid, &run->latency);
+    set_marks(grid, all);
     set_limits(grid);
     return grid;
 }

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "client/gemmctl/bench.h"
+#include "client/gemmctl/latency.h"
 
 enum { PLOT_SLICES = 96 };
 
@@ -63,11 +63,11 @@ struct plot_grid {
     struct plot_column cells[PLOT_COLUMNS_MAX];
 };
 
-/* Divides the answers of a measurement among `rows` latencies and at most `columns_max` times.
- * The measurement has an answer. Returns a new grid, which the caller frees with free(); NULL: no
- * memory. */
-struct plot_grid *plot_grid_new(const struct bench_plot *plot, const struct bench_run *run,
-                                uint32_t rows, uint32_t columns_max);
+/* Divides the answers of a measurement, which has at least one, among `rows` latencies and at most
+ * `columns_max` times. `all`: the latencies of all answers. Returns a new grid, which the caller
+ * frees with free(); NULL: no memory. */
+struct plot_grid *plot_grid_new(const struct bench_plot *plot, const struct latency *all,
+                                double elapsed_s, uint32_t rows, uint32_t columns_max);
 /* Where a latency is on the axis: 0 at low_us, 1 at high_us. */
 double plot_grid_place(const struct plot_grid *grid, double us);
 /* The answers a second of a column; negative if the column is too short to tell. */

@@ -1,6 +1,6 @@
 /* gemmctl bench --plot FILE: the drawing as an SVG document. */
 #include <math.h>
-#include <string.h>
+#include <stdbool.h>
 
 #include "client/gemmctl/bench_plot.h"
 #include "client/gemmctl/units.h"
@@ -73,22 +73,25 @@ static double round_up(double value)
 static void latency_axis(const struct plot_grid *grid, FILE *to)
 {
     char text[UNITS_ROOM];
-    double last = HEIGHT;
-    for (double us = round_up(grid->low_us); us <= grid->high_us; us = round_up(us * 1.01)) {
+    double last = HEIGHT, us = round_up(grid->low_us);
+    while (us <= grid->high_us) {
         const double y = y_of(grid, us);
-        if (last - y < LINE + 3)
-            continue;
-        last = y;
-        fprintf(to, "  <path class=\"line\" d=\"M%d %.1fH%d\"/>\n", MAP_X, y, BARS_X + BARS_WIDTH);
-        fprintf(to, "  <text class=\"faint right\" x=\"%d\" y=\"%.1f\">%s</text>\n", MAP_X - 8,
-                y + 4, units_duration(us / 1e6, text));
+        if (last - y >= LINE + 3) {
+            last = y;
+            fprintf(to, "  <path class=\"line\" d=\"M%d %.1fH%d\"/>\n", MAP_X, y,
+                    BARS_X + BARS_WIDTH);
+            fprintf(to, "  <text class=\"faint right\" x=\"%d\" y=\"%.1f\">%s</text>\n", MAP_X - 8,
+                    y + 4, units_duration(us / 1e6, text));
+        }
+        us = round_up(us * 1.01);
     }
 }
 
 static void time_axis(const struct plot_grid *grid, FILE *to)
 {
     const double step = round_up(grid->elapsed_s / 8);
-    for (double s = 0; s <= grid->elapsed_s; s += step) {
+    for (int i = 0; i * step <= grid->elapsed_s; i++) {
+        const double s = i * step;
         fprintf(to, "  <path class=\"line\" d=\"M%.1f %dV%d\"/>\n", x_of(grid, s), RATE_Y,
                 RATE_Y + RATE_HEIGHT);
         fprintf(to, "  <text class=\"faint middle\" x=\"%.1f\" y=\"%d\">%g s</text>\n",

@@ -134,7 +134,7 @@ START_TEST(grids_have_every_answer_where_it_belongs)
     struct bench_plot *plot = bench_plot_new();
     struct bench_run *run = calloc(1, sizeof *run);
     measure(plot, run, seconds);
-    struct plot_grid *grid = plot_grid_new(plot, run, 16, 48);
+    struct plot_grid *grid = plot_grid_new(plot, &run->latency, run->elapsed_s, 16, 48);
     ck_assert_uint_le(grid->columns, 48);
     ck_assert_uint_ge(grid->columns, 24);
     ck_assert_uint_eq(grid->errors, 1);
@@ -175,7 +175,7 @@ START_TEST(a_grid_of_one_answer_is_finite)
     struct bench_run *run = calloc(1, sizeof *run);
     latency_add(&run->latency, 0);
     bench_plot_answer(plot, 0, 0);
-    struct plot_grid *grid = plot_grid_new(plot, run, 16, 48);
+    struct plot_grid *grid = plot_grid_new(plot, &run->latency, run->elapsed_s, 16, 48);
     ck_assert(isfinite(plot_grid_place(grid, 0)) && isfinite(plot_grid_place(grid, 1)));
     ck_assert_double_gt(grid->high_us, grid->low_us);
     ck_assert_uint_eq(grid->cell_max, 1);
@@ -192,7 +192,8 @@ START_TEST(drawings_are_narrow_and_escaped)
     char *text = NULL;
     size_t length;
     measure(plot, run, 3);
-    struct plot_grid *grid = plot_grid_new(plot, run, PLOT_TEXT_ROWS, PLOT_TEXT_COLUMNS);
+    struct plot_grid *grid =
+        plot_grid_new(plot, &run->latency, run->elapsed_s, PLOT_TEXT_ROWS, PLOT_TEXT_COLUMNS);
     FILE *to = open_memstream(&text, &length);
     plot_text(grid, to);
     fclose(to);
