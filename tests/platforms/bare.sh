@@ -57,7 +57,7 @@ way packages '
 apt update
 apt install -y /files/*.deb 2>/dev/null
 serve installed --listen 127.0.0.1:0
-gemmctl ready --url "http://$address"
+until gemmctl --quiet ready --url "http://$address"; do sleep 0.1; done
 gemmctl gemm --random 200x150x100 --check --url "http://$address"
 stop
 ' '
@@ -74,7 +74,7 @@ python3 -m venv /venv
 PATH=/venv/bin:$PATH
 pip install --quiet --disable-pip-version-check /files/*.whl
 serve gemmd --listen 127.0.0.1:0
-gemmctl ready --url "http://$address"
+until gemmctl --quiet ready --url "http://$address"; do sleep 0.1; done
 python3 -c "
 import sys, numpy, gemmd_client
 a, b = numpy.random.default_rng(0).integers(-9, 9, (2, 50, 50)).astype(numpy.float32)
