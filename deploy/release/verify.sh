@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# verify.sh [--python PYTHON] FOLDER - compares the files of a release with SHA256SUMS, builds HEAD once more as make.sh
-# does, and compares the bytes. The host must have the packages of the first build.
+# verify.sh [--python PYTHON] [--arm64] FOLDER - compares the files of a release with SHA256SUMS, builds HEAD once more as
+# make.sh does, and compares the bytes. The options are those of the first build, whose packages the host must have.
 set -euo pipefail
 
 make=$(realpath "$(dirname "${BASH_SOURCE[0]}")/make.sh")
 if ((!$#)); then
-    echo "usage: verify.sh [--python PYTHON] FOLDER" >&2
+    echo "usage: verify.sh [--python PYTHON] [--arm64] FOLDER" >&2
     exit 2
 fi
 folder=$(realpath "${*: -1}")
