@@ -458,6 +458,20 @@ static int bench_read_options(const struct context *context, struct bench_option
     return EXIT_OK;
 }
 
+/* A measurement, with a plot if one is `drawn`. NULL: there is no memory. */
+static struct bench *bench_new(bool drawn)
+{
+    struct bench *bench = calloc(1, sizeof *bench);
+    if (bench == NULL)
+        return NULL;
+    if (drawn)
+        bench->plot = bench_plot_new();
+    if (bench->plot != NULL || !drawn)
+        return bench;
+    free(bench);
+    return NULL;
+}
+
 int command_bench(const struct context *context)
 {
     const struct arguments *arguments = context->arguments;
@@ -470,12 +484,8 @@ int command_bench(const struct context *context)
         code = check_plot(context);
     if (code != EXIT_OK)
         return code;
-    struct bench *bench = calloc(1, sizeof *bench);
-    const bool drawn = arguments->values[OPTION_PLOT] != NULL;
-    if (bench != NULL && drawn)
-        bench->plot = bench_plot_new();
-    if (bench == NULL || (drawn && bench->plot == NULL)) {
-        free(bench);
+    struct bench *bench = bench_new(arguments->values[OPTION_PLOT] != NULL);
+    if (bench == NULL) {
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for the measurement");
         return fail_fault(context, &fault);
     }
