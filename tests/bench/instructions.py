@@ -41,8 +41,8 @@ PATIENCE_S = 300
 LEAST_TOLERANCE, MOST_TOLERANCE = 0.01, 0.05
 # One place in the queue, which serves for 429.
 OPTIONS = ("--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1", "--bulk-connections", "0", "--streams", "1",
-           "--busy-poll-us", "0", "--pinned-bytes", "64M", "--queue-requests", "1", "--min-body-rate", "0",
-           "--idle-timeout", "1h", "--timeout", "1h", "--max-timeout", "1h", "--log-format", "json")
+           "--busy-poll-us", "0", "--pinned-bytes", "64M", "--touch-share", "0", "--queue-requests", "1",
+           "--min-body-rate", "0", "--idle-timeout", "1h", "--timeout", "1h", "--max-timeout", "1h", "--log-format", "json")
 PINNED = {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "1"}
 SIDE = 64
 
