@@ -11,7 +11,7 @@ Without --all and --nightly, the first tier runs: a release build with the CPU b
 integration tests of every room, and the unit tests under AddressSanitizer.
 
   --all      every kind of test; for each change, in continuous integration
-  --nightly  what is wider, too: whole matrices under sanitizers, every client, every architecture of GPUs,
+  --nightly  what is wider, too: whole matrices, also under sanitizers, every client, every architecture of GPUs,
              long fuzzing; before each release
   --cpu      test the CPU backend only, and leave the part `cuda` out
   --seed N   of the operands, and of the cases that thinned matrices keep (default: a random number)

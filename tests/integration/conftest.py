@@ -28,7 +28,8 @@ def pytest_addoption(parser):
                     help="run only the files that tiers.txt gives to this sanitizer")
     group.addoption("--thin", action="store_true",
                     help="of each matrix of cases, run one for each type of operands, kernel and format; with "
-                         "--sanitizer at most three cases of any other test that is not marked `hostile`, too")
+                         "--sanitizer at most three cases of any other test that is not marked `hostile`, and with "
+                         "--sanitizer asan half of the tests that tsan runs, too")
     group.addoption("--fuzz-seconds", type=int, default=None, metavar="S",
                     help="how long test_fuzzing.py sends random conversations (6; 20 with a sanitizer)")
     group.addoption("--fuzz-number", type=int, default=None, metavar="N",
@@ -68,6 +69,8 @@ def pytest_collection_modifyitems(config, items):
         kept = thinned(kept, chooser)
         if config.option.sanitizer:
             kept = at_most(SANITIZED_CASES, kept, chooser)
+        if config.option.sanitizer == "asan":
+            kept = half_of_shared(kept, chooser)
     if len(kept) < len(items):
         chosen = set(kept)
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
@@ -110,6 +113,14 @@ def at_most(number, items, chooser):
     left_out = {item for alike in cases.values() if len(alike) > number
                 for item in chooser.sample(alike, len(alike) - number)}
     return [item for item in items if item not in left_out]
+
+
+def half_of_shared(items, chooser):
+    """Of the tests that ThreadSanitizer runs too, half; which ones follows from the seed. Hostile inputs stay."""
+    shared = sorted({(str(item.path), item.originalname) for item in items
+                     if not item.get_closest_marker("hostile") and tiers.runs(item.path, "all", "tsan")})
+    left_out = set(chooser.sample(shared, len(shared) // 2))
+    return [item for item in items if (str(item.path), item.originalname) not in left_out]
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,7 @@ options_of() {
     cuda)
         if [[ $tier == nightly ]] || has_gpu; then
             options+=(-UCMAKE_CUDA_ARCHITECTURES -DGEMMD_CUDA_PLAIN=OFF -DGEMMD_CUDA_WITHOUT=)
+            if [[ $tier == nightly ]]; then options+=('-DGEMMD_CUDA_FAMILIES=100f;120f'); fi
         else
             options+=(-DCMAKE_CUDA_ARCHITECTURES=90a-real -DGEMMD_CUDA_PLAIN=ON -DGEMMD_CUDA_WITHOUT="$(without_today)")
             targets=(gemmd gemmctl cuda_tests tests/bench/all tests/faults/all tests/gpu/all)
