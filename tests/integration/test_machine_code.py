@@ -32,12 +32,14 @@ def cuobjdump(gemmd):
     if "does not contain device code" in listing.stdout + listing.stderr:
         pytest.skip("this daemon was built without CUDA")
     assert "ELF file" in listing.stdout, listing.stderr
+    run.program = program
     return run
 
 
-def resource_usage(cuobjdump, **more):
+def resource_usage(cuobjdump, architecture=None, **more):
     """What each kernel uses, by its name."""
-    return dict(re.findall(r"Function (\S+):\s+(REG:.*)", cuobjdump("--dump-resource-usage", **more).stdout))
+    only = ["--gpu-architecture", architecture] if architecture else []
+    return dict(re.findall(r"Function (\S+):\s+(REG:.*)", cuobjdump("--dump-resource-usage", *only, **more).stdout))
 
 
 def test_serving_kernels_stay_in_registers(cuobjdump):
@@ -105,3 +107,38 @@ def test_kernels_for_every_gpu_use_tensor_cores(cuobjdump, disassemble):
         assert any(product in code for code in kernels), product
     assert all(re.search(r"HMMA\.16816|HMMA\.1688\.F32\.TF32|IMMA\.16832", code)
                and "LDSM" in code and "LDGSTS" in code for code in kernels)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("architecture", ["sm_100", "sm_103", "sm_120"])
+def test_drivers_of_newer_gpus_can_compile_the_kernels(architecture, cuobjdump, gemmd, tmp_path):
+    """As the driver of such a GPU does with the PTX of the kernels that are not for Hopper alone. No optimisation:
+    whether every instruction is there does not depend on it."""
+    assembler = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
+    assert assembler is not None, "there is no ptxas"
+    listing = cuobjdump("--list-ptx", check=False).stdout
+    names = re.findall(r"PTX file +\d+: (\S+\.sm_80\.ptx)", listing)
+    if not names:
+        pytest.skip("the build is for Hopper alone")
+    subprocess.run([cuobjdump.program, "--extract-ptx", "all", str(gemmd)], cwd=tmp_path, check=True,
+                   stdout=subprocess.DEVNULL)
+    files = sorted(tmp_path.glob("*.ptx"))
+    assert len(files) == len(names) > 20
+
+    def assemble(file):
+        return subprocess.run([assembler, "-O0", f"--gpu-name={architecture}", file, "-o", file.with_suffix(".cubin")],
+                              check=False, capture_output=True, text=True)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        failed = [f"{file.name}: {run.stderr}" for file, run in zip(files, pool.map(assemble, files)) if run.returncode]
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", ["sm_100f", "sm_120f"])
+def test_newer_gpus_have_machine_code(family, cuobjdump):
+    """Of the kernels that are not for Hopper alone (GEMMD_CUDA_FAMILIES)."""
+    if ".sm_80." not in cuobjdump("--list-elf").stdout:
+        pytest.skip("the build is for Hopper alone")
+    ours, others = (set(resource_usage(cuobjdump, architecture=name)) for name in (family, "sm_80"))
+    assert len(ours) > 20 and ours == others
