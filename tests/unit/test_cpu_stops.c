@@ -391,6 +391,7 @@ START_TEST(check_of_one_row)
     ck_assert_ptr_nonnull(workspace);
     const uint32_t stops_at[] = {0, STOPS_AT};
     uint32_t asked[2];
+    memset(y, 0, ELEMENTS * dtype_size(problem.out)); /* the result that is checked */
     for (int i = 0; i < 2; i++) {
         struct stopper stopper = {.stops_at = stops_at[i]};
         cpu_watch_begin(context, stopper_stops, &stopper);
