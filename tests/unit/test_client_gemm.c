@@ -1,6 +1,7 @@
 /* A product through libgemmd: what is sent, what is made of right and wrong answers. */
 #include <check.h>
 #include <gemmd/gemmd.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -392,6 +393,55 @@ START_TEST(refuses_bad_arguments_before_sending)
 }
 END_TEST
 
+START_TEST(refuses_residents_that_contradict)
+{
+    struct gemmd_client *client = case_client("http://127.0.0.1:1", 0);
+    struct gemmd_error_info error;
+    struct gemmd_gemm gemm = case_gemm();
+    gemm.a_tensor = "x";
+    ck_assert_ptr_null(gemmd_gemm_submit(client, &gemm, &error));
+    ck_assert_str_eq(error.field, "a");
+    gemm = case_gemm();
+    gemm.b_tensor = "x";
+    ck_assert_ptr_null(gemmd_gemm_submit(client, &gemm, &error));
+    ck_assert_str_eq(error.field, "b");
+    gemm = case_gemm();
+    gemm.b = NULL;
+    gemm.b_tensor = "a b";
+    ck_assert_ptr_null(gemmd_gemm_submit(client, &gemm, &error));
+    ck_assert_str_eq(error.field, "b");
+    gemm = case_gemm();
+    gemm.store = "";
+    ck_assert_ptr_null(gemmd_gemm_submit(client, &gemm, &error));
+    ck_assert_str_eq(error.field, "store");
+    gemmd_client_free(client);
+}
+END_TEST
+
+/* A program that was compiled before there were residents. */
+START_TEST(takes_products_without_the_later_members)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act act = case_act(head);
+    struct gemmd_gemm gemm;
+    struct gemmd_result result;
+    float c[M * N];
+    memset(&gemm, 0xff, sizeof gemm);
+    gemmd_gemm_init(&gemm, offsetof(struct gemmd_gemm, a_tensor));
+    gemm.m = M;
+    gemm.n = N;
+    gemm.k = K;
+    gemm.a = case_a;
+    gemm.b = case_b;
+    gemm.c = c;
+    gemm.c_bytes = sizeof c;
+    memset(&result, 0xff, sizeof result);
+    gemmd_result_init(&result, offsetof(struct gemmd_result, job));
+    ck_assert_int_eq(run_gemm(&act, &gemm, &result, NULL), GEMMD_OK);
+    ck_assert_uint_eq((unsigned char)result.job[0], 0xff);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_gemm");
@@ -405,6 +455,8 @@ int main(void)
     tcase_add_loop_test(tcase, refuses_a_body_of_another_length, 0, 3);
     tcase_add_test(tcase, wants_a_verified_result_if_it_asked_for_one);
     tcase_add_test(tcase, does_not_speak_with_what_is_no_http_server);
+    tcase_add_test(tcase, refuses_residents_that_contradict);
+    tcase_add_test(tcase, takes_products_without_the_later_members);
     tcase_add_loop_test(tcase, refuses_bad_arguments_before_sending, 0,
                         sizeof breaks / sizeof breaks[0]);
     suite_add_tcase(suite, tcase);
