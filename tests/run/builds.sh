@@ -48,10 +48,11 @@ options_of() {
     case $1 in
     cuda)
         if [[ $tier == nightly ]] || has_gpu; then
-            options+=(-UCMAKE_CUDA_ARCHITECTURES -DGEMMD_CUDA_PLAIN=OFF -DGEMMD_CUDA_WITHOUT=)
+            options+=(-UCMAKE_CUDA_ARCHITECTURES -DGEMMD_CUDA_PLAIN=OFF -DGEMMD_CUDA_WITHOUT= -DGEMMD_CUDA_FAMILIES=)
             if [[ $tier == nightly ]]; then options+=('-DGEMMD_CUDA_FAMILIES=100f;120f'); fi
         else
-            options+=(-DCMAKE_CUDA_ARCHITECTURES=90a-real -DGEMMD_CUDA_PLAIN=ON -DGEMMD_CUDA_WITHOUT="$(without_today)")
+            options+=(-DCMAKE_CUDA_ARCHITECTURES=90a-real -DGEMMD_CUDA_PLAIN=ON -DGEMMD_CUDA_WITHOUT="$(without_today)"
+                -DGEMMD_CUDA_FAMILIES=)
             targets=(gemmd gemmctl cuda_tests tests/bench/all tests/faults/all tests/gpu/all)
         fi
         ;;
