@@ -110,12 +110,14 @@ static int write_result(const struct context *context, const struct formats *for
     const bool is_file = result->dtype == GEMMD_DTYPE_COUNT; /* of packed weights */
     struct fault fault = {0};
     struct tensor tensor;
-    const struct save_file files[] = {
+    struct save_file files[SAVE_FILES_MAX] = {
         {path, name, is_file ? FORMAT_RAW : format, &tensor, together ? &beside.array : NULL},
-        {beside.path, beside.name,
-         beside.path != NULL ? formats_out(formats, beside.path, FORMAT_NPY) : FORMAT_NPY,
-         &beside.array, NULL},
     };
+    uint32_t count = 1;
+    if (beside.path != NULL && beside.array.rank > 0)
+        files[count++] =
+            (struct save_file){beside.path, beside.name,
+                               formats_out(formats, beside.path, FORMAT_NPY), &beside.array, NULL};
     if (is_file)
         (void)tensor_init(&tensor, GEMMD_I8, &result->bytes, 1, result->data);
     else
@@ -126,7 +128,7 @@ static int write_result(const struct context *context, const struct formats *for
             "the tensor is packed weights, whose file is a safetensors file; name a file that "
             "ends in .safetensors");
     if (fault.code != GEMMD_OK || beside_check(&beside, option, &fault) != GEMMD_OK ||
-        save(files, beside.path != NULL ? 2 : 1, &fault) != GEMMD_OK)
+        save(files, count, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
     const struct report_work work = {.scale_path = has_scales && !together ? beside.path
                                                    : together              ? path

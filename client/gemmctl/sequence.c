@@ -326,12 +326,12 @@ static enum gemmd_error split_rows(const struct gemmd_sequence *sequence,
         fits = tensor_init(&rows[i], dtype, dims, 3, (const char *)result->data + bytes) &&
                size_add(bytes, rows[i].bytes, &bytes);
     }
-    return fits && bytes == result->bytes
-               ? GEMMD_OK
-               : fault_set(fault, GEMMD_ERR_PROTOCOL, NULL,
-                           "the daemon's answer has %llu bytes, which are no positions of the "
-                           "sequence",
-                           (unsigned long long)result->bytes);
+    if (fits && bytes == result->bytes)
+        return GEMMD_OK;
+    fault_set(fault, GEMMD_ERR_PROTOCOL, NULL,
+              "the daemon's answer has %llu bytes, which are no positions of the sequence",
+              (unsigned long long)result->bytes);
+    return GEMMD_ERR_PROTOCOL;
 }
 
 /* Writes keys and values to the two files that the command names. Neither file appears before both
