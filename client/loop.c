@@ -134,7 +134,7 @@ void loop_close(struct loop *loop)
         close(loop->timer);
     if (loop->epoll >= 0)
         close(loop->epoll);
-    free(loop->watches);
+    free(loop->watches); /* NOLINT(clang-analyzer-unix.Malloc): NULL after a loop was closed */
     *loop = (struct loop){.epoll = -1, .timer = -1, .armed_us = LOOP_NEVER, .timer_us = LOOP_NEVER};
 }
 

@@ -96,6 +96,7 @@ static float rounded_f32(float a, float b, float c)
         if (first == end)                                                                          \
             return;                                                                                \
         for (uint64_t j = first; j < end; j++) {                                                   \
+            weights[j] = 0;                                                                        \
             if (p->mask != NULL && !sees(p, entry, head, i, j))                                    \
                 continue;                                                                          \
             const float *k = line_of(operands[ATTENTION_K], &p->k_strides, entry, kv_head, j);     \
