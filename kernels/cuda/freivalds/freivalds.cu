@@ -112,19 +112,69 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* The sum of the magnitudes of one element's summands. For all threads of a block together. Not
+ * inlined: rare, and the kernels below are the same for all types of operands. */
+template <typename In>
+static __device__ __noinline__ double magnitude_of(const struct gemm_problem &p, uint64_t index,
+                                                   uint64_t row, uint64_t column, double *room)
+{
+    const In *a = (const In *)p.a + index * p.stride_a, *b = (const In *)p.b + index * p.stride_b;
+    double sum = 0;
+    for (uint64_t i = threadIdx.x; i < p.k; i += LINE_THREADS)
+        sum += fabs(to_f64(a[p.transa ? i * p.lda + row : row * p.lda + i]) *
+                    to_f64(b[p.transb ? column * p.ldb + i : i * p.ldb + column]));
+    return block_sum(sum, room);
+}
+
+/* Calls f, which is for the host or for the device, with a value of the type of the operands. The
+ * types are those that the check takes. */
+#pragma nv_exec_check_disable
+template <typename F>
+static __host__ __device__ __forceinline__ auto with_operand(enum gemmd_dtype dtype, F f)
+{
+    switch (dtype) {
+    case GEMMD_F64:
+        return f(double());
+    case GEMMD_F32:
+        return f(float());
+    case GEMMD_F16:
+        return f(__half());
+    case GEMMD_BF16:
+        return f(__nv_bfloat16());
+    case GEMMD_F8_E4M3:
+        return f(__nv_fp8_e4m3());
+    default:
+        return f(int8_t());
+    }
+}
+
+/* The same for the type of the result. */
+#pragma nv_exec_check_disable
+template <typename F>
+static __host__ __device__ __forceinline__ auto with_result(enum gemmd_dtype dtype, F f)
+{
+    switch (dtype) {
+    case GEMMD_F64:
+        return f(double());
+    case GEMMD_F16:
+        return f(__half());
+    case GEMMD_BF16:
+        return f(__nv_bfloat16());
+    default:
+        return f(float());
+    }
+}
+
 /* Whether the magnitudes of one element's summands reach so far that it may have overflowed. For
  * all threads of a block together. */
-template <typename In, typename Out>
+template <typename Out>
 static __device__ bool may_overflow(const check &c, uint64_t index, uint64_t row, uint64_t column,
                                     double *room)
 {
     const struct gemm_problem &p = c.p;
-    const In *a = (const In *)p.a + index * p.stride_a, *b = (const In *)p.b + index * p.stride_b;
-    double sum = 0, after = 0;
-    for (uint64_t i = threadIdx.x; i < p.k; i += LINE_THREADS)
-        sum += fabs(to_f64(a[p.transa ? i * p.lda + row : row * p.lda + i]) *
-                    to_f64(b[p.transb ? column * p.ldb + i : i * p.ldb + column]));
-    sum = block_sum(sum, room);
+    const double sum = with_operand(
+        p.dtype, [&](auto x) { return magnitude_of<decltype(x)>(p, index, row, column, room); });
+    double after = 0;
     if (p.beta != 0)
         after +=
             fabs(p.beta * to_f64(((const Out *)p.c0)[index * p.stride_c0 + row * p.ldc0 + column]));
@@ -136,7 +186,7 @@ static __device__ bool may_overflow(const check &c, uint64_t index, uint64_t row
 }
 
 /* Whether overflow explains the first infinities and NaNs of a row. For all threads together. */
-template <typename In, typename Out>
+template <typename Out>
 static __device__ bool overflow_explains(const check &c, uint64_t index, uint64_t row,
                                          const Out *line, double *room)
 {
@@ -152,7 +202,7 @@ static __device__ bool overflow_explains(const check &c, uint64_t index, uint64_
             if (!strange[i])
                 continue;
             seen++;
-            if (!may_overflow<In, Out>(c, index, row, first + i, room))
+            if (!may_overflow<Out>(c, index, row, first + i, room))
                 return false;
         }
     }
@@ -160,13 +210,12 @@ static __device__ bool overflow_explains(const check &c, uint64_t index, uint64_
 }
 
 /* Whether sums of a row of i8 may exceed 32 bits. For all threads of a block together. */
-template <typename In>
 static __device__ bool may_wrap(const check &c, uint64_t index, uint64_t row, double *room)
 {
     const struct gemm_problem &p = c.p;
     if (p.dtype != GEMMD_I8 || p.k < FREIVALDS_WRAPS_K)
         return false;
-    const In *a = (const In *)p.a + index * p.stride_a;
+    const int8_t *a = (const int8_t *)p.a + index * p.stride_a;
     double sum = 0;
     for (uint64_t i = threadIdx.x; i < p.k; i += LINE_THREADS)
         sum += fabs(to_f64(a[p.transa ? i * p.lda + row : row * p.lda + i]));
@@ -195,9 +244,9 @@ static __device__ double compare(const check &c, uint64_t at, const struct freiv
 }
 
 /* The residual of a row. For all threads of a block together; the result is that of thread 0. */
-template <typename In, typename Out>
-static __device__ double judge_row(const check &c, uint64_t index, uint64_t row, double *room,
-                                   uint32_t *counts)
+template <typename Out>
+static __device__ __noinline__ double judge_row(const check &c, uint64_t index, uint64_t row,
+                                                double *room, uint32_t *counts)
 {
     const struct gemm_problem &p = c.p;
     const uint64_t at = index * p.m + row;
@@ -230,14 +279,14 @@ static __device__ double judge_row(const check &c, uint64_t index, uint64_t row,
     got = block_dot(got, room, counts);
     if (p.beta != 0)
         start = block_dot(start, room, counts);
-    if (may_wrap<In>(c, index, row, room))
+    if (may_wrap(c, index, row, room))
         return 0;
     const bool strange_operands =
         p.dtype == GEMMD_F64 ? isnan(c.v.bound[at] * fabs(p.alpha)) : !isfinite(c.v.bound[at]);
     if (strange_operands || c.v.header->bias.strange > 0 || start.strange > 0)
         return got.strange == 0 ? (double)INFINITY : 0;
     if (got.strange > 0)
-        return overflow_explains<In, Out>(c, index, row, line, room) ? 0 : (double)INFINITY;
+        return overflow_explains<Out>(c, index, row, line, room) ? 0 : (double)INFINITY;
     return compare(c, at, got, start);
 }
 
@@ -253,7 +302,7 @@ static __device__ bool needs_judging(const check &c, uint64_t at, double absolut
 
 /* A block for several rows: sums of all, and of rows that need more than these one after
  * another. */
-template <typename In, typename Out>
+template <typename Out>
 __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
     judge_kernel(const __grid_constant__ check c, bool aligned)
 {
@@ -281,7 +330,7 @@ __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
         __syncthreads();
         for (uint64_t i = 0; i < step_b::LINES<Out> && first + i < p.m; i++)
             if (needs_more[i]) {
-                const double other = judge_row<In, Out>(c, index, first + i, room, counts);
+                const double other = judge_row<Out>(c, index, first + i, room, counts);
                 if (threadIdx.x == 0) {
                     c.v.residuals[index * p.m + first + i] = other;
                     worst = fmax(worst, other);
@@ -293,77 +342,70 @@ __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
     }
 }
 
-template <typename In, typename Out>
-static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
-                            double *residuals, void *workspace)
+template <typename In>
+static enum gemmd_error operands_launch(cudaStream_t stream, const check &c, const weighing &finish)
 {
-    const check c = {p, freivalds_rounding_of(&p), place(p, residuals, workspace)};
+    const struct gemm_problem &p = c.p;
     const matrix<In> b =
         matrix_of<In>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k, p.transb ? p.k : p.n, p.batch);
     const matrix<In> a =
         matrix_of<In>(p.a, p.lda, p.stride_a, p.transa ? p.k : p.m, p.transa ? p.m : p.k, p.batch);
-    const weighing finish = {FREIVALDS_CONFIDENCE * c.rounding.relative, (double)(p.n + p.k + 4),
-                             p.dtype == GEMMD_F64};
     const operands<step_b> of_b = {{c.v.r}, {c.v.br, c.v.square, c.v.absolute}, 0, p.k, finish};
     const operands<step_a> of_a = {{c.v.br, c.v.square}, {c.v.expected, c.v.bound}, p.k, p.m, {}};
-    const bool alone = p.n <= FILL_ALONE;
-    enum gemmd_error code = GEMMD_OK;
-    if (!alone || p.transa || p.transb) /* what blocks add to must be zero */
-        code = clear(stream, p, workspace);
-    if (code == GEMMD_OK)
-        code = launch(fill_kernel<Out>, dim3(alone ? 1 : grid_blocks(p.n, THREADS)), dim3(THREADS),
-                      stream, c, seed);
-    if (code == GEMMD_OK)
-        code = sums_launch(stream, b, of_b, !p.transb);
+    enum gemmd_error code = sums_launch(stream, b, of_b, !p.transb);
     if (code == GEMMD_OK && p.transb)
         code = launch_overlapped(weigh_kernel, dim3(grid_blocks(p.batch * p.k, THREADS)),
                                  dim3(THREADS), 0, stream, c, finish);
     if (code == GEMMD_OK)
         code = sums_launch(stream, a, of_a, !p.transa);
-    if (code == GEMMD_OK)
-        code = launch_overlapped(
-            judge_kernel<In, Out>,
-            dim3(grid_blocks_x(p.m, step_b::LINES<Out>), 1, grid_blocks(p.batch, 1)),
-            dim3(LINE_THREADS), 0, stream, c,
-            matrix_of<Out>(p.c, p.ldc, p.stride_c, p.m, p.n, p.batch).aligned);
     return code;
 }
 
-template <typename In>
-static enum gemmd_error run_to_out(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
-                                   double *residuals, void *workspace)
+static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
+                            double *residuals, void *workspace)
 {
-    switch (p.out) {
-    case GEMMD_F32:
-        return run<In, float>(stream, p, seed, residuals, workspace);
-    case GEMMD_F16:
-        return run<In, __half>(stream, p, seed, residuals, workspace);
-    case GEMMD_BF16:
-        return run<In, __nv_bfloat16>(stream, p, seed, residuals, workspace);
-    default:
-        return GEMMD_ERR_UNSUPPORTED;
-    }
+    const check c = {p, freivalds_rounding_of(&p), place(p, residuals, workspace)};
+    const weighing finish = {FREIVALDS_CONFIDENCE * c.rounding.relative, (double)(p.n + p.k + 4),
+                             p.dtype == GEMMD_F64};
+    const bool alone = p.n <= FILL_ALONE;
+    enum gemmd_error code = GEMMD_OK;
+    if (!alone || p.transa || p.transb) /* what blocks add to must be zero */
+        code = clear(stream, p, workspace);
+    if (code == GEMMD_OK)
+        code = with_result(p.out, [&](auto out) {
+            return launch(fill_kernel<decltype(out)>, dim3(alone ? 1 : grid_blocks(p.n, THREADS)),
+                          dim3(THREADS), stream, c, seed);
+        });
+    if (code == GEMMD_OK)
+        code = with_operand(
+            p.dtype, [&](auto in) { return operands_launch<decltype(in)>(stream, c, finish); });
+    if (code != GEMMD_OK)
+        return code;
+    return with_result(p.out, [&](auto out) {
+        using Out = decltype(out);
+        return launch_overlapped(
+            judge_kernel<Out>,
+            dim3(grid_blocks_x(p.m, step_b::LINES<Out>), 1, grid_blocks(p.batch, 1)),
+            dim3(LINE_THREADS), 0, stream, c,
+            matrix_of<Out>(p.c, p.ldc, p.stride_c, p.m, p.n, p.batch).aligned);
+    });
 }
 
-static enum gemmd_error run_any(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
-                                double *residuals, void *workspace)
+/* Whether the check takes the types. */
+static bool takes_types(const struct gemm_problem &p)
 {
     switch (p.dtype) {
     case GEMMD_F64:
-        return run<double, double>(stream, p, seed, residuals, workspace);
-    case GEMMD_F32:
-        return run_to_out<float>(stream, p, seed, residuals, workspace);
-    case GEMMD_F16:
-        return run_to_out<__half>(stream, p, seed, residuals, workspace);
-    case GEMMD_BF16:
-        return run_to_out<__nv_bfloat16>(stream, p, seed, residuals, workspace);
-    case GEMMD_F8_E4M3:
-        return run_to_out<__nv_fp8_e4m3>(stream, p, seed, residuals, workspace);
+        return p.out == GEMMD_F64;
     case GEMMD_I8:
-        return p.out == GEMMD_I32 ? freivalds_i32_launch(stream, &p, seed, residuals, workspace)
-                                  : run<int8_t, float>(stream, p, seed, residuals, workspace);
+        return p.out == GEMMD_F32;
+    case GEMMD_F32:
+    case GEMMD_F16:
+    case GEMMD_BF16:
+    case GEMMD_F8_E4M3:
+        return p.out == GEMMD_F32 || p.out == GEMMD_F16 || p.out == GEMMD_BF16;
     default:
-        return GEMMD_ERR_UNSUPPORTED;
+        return false;
     }
 }
 
@@ -464,15 +506,12 @@ template <typename Out> static __device__ void small_fill(small_room &room, uint
     __syncthreads();
 }
 
-/* Checks the product in room.c, and leaves the largest residual in the header. For all threads of a
- * block together. */
-template <typename In, typename Out>
-static __device__ void small_check(small_room &room, uint64_t seed)
+/* Makes the sums of op(B) * r, and of op(A) with these. For all threads of a block together. */
+template <typename In> static __device__ __noinline__ void small_operands(small_room &room)
 {
-    const check &c = room.c;
-    const struct gemm_problem &p = c.p;
+    const struct gemm_problem &p = room.c.p;
     const uint32_t m = (uint32_t)p.m, n = (uint32_t)p.n, k = (uint32_t)p.k;
-    const weighing finish = {FREIVALDS_CONFIDENCE * c.rounding.relative, (double)(n + k + 4),
+    const weighing finish = {FREIVALDS_CONFIDENCE * room.c.rounding.relative, (double)(n + k + 4),
                              p.dtype == GEMMD_F64};
     const double *const of_b[1] = {room.r}, *const of_a[2] = {room.br, room.square};
     const auto take_b = [&](uint32_t i, double sums[3]) {
@@ -484,12 +523,6 @@ static __device__ void small_check(small_room &room, uint64_t seed)
         room.expected[i] = sums[0];
         room.bound[i] = sums[1];
     };
-    const auto judge = [&](double residual) {
-        if (residual > 0)
-            atomicMax((unsigned long long *)&room.header.residual,
-                      (unsigned long long)__double_as_longlong(residual));
-    };
-    small_fill<Out>(room, seed);
     if (p.transb)
         small_across<In, step_b>((const In *)p.b, p.ldb, n, k, of_b, take_b);
     else
@@ -499,9 +532,22 @@ static __device__ void small_check(small_room &room, uint64_t seed)
         small_across<In, step_a>((const In *)p.a, p.lda, k, m, of_a, take_a);
     else
         small_along<In, step_a>((const In *)p.a, p.lda, m, k, of_a, take_a);
-    earlier_kernels_wait(); /* for C: A and B were there before the launch */
-    __syncthreads();
-    small_along<Out, step_b>((const Out *)p.c, p.ldc, m, n, of_b,
+}
+
+/* Compares the result with these sums, and leaves the largest residual in the header. For all
+ * threads of a block together. */
+template <typename Out> static __device__ __noinline__ void small_judge(small_room &room)
+{
+    const check &c = room.c;
+    const struct gemm_problem &p = c.p;
+    const uint32_t m = (uint32_t)p.m, n = (uint32_t)p.n;
+    const double *const of_c[1] = {room.r};
+    const auto judge = [&](double residual) {
+        if (residual > 0)
+            atomicMax((unsigned long long *)&room.header.residual,
+                      (unsigned long long)__double_as_longlong(residual));
+    };
+    small_along<Out, step_b>((const Out *)p.c, p.ldc, m, n, of_c,
                              [&](uint32_t i, const double got[3]) {
                                  room.needs_more[i] = needs_judging(c, i, got[2]);
                                  if (!room.needs_more[i])
@@ -510,23 +556,11 @@ static __device__ void small_check(small_room &room, uint64_t seed)
     __syncthreads();
     for (uint32_t i = 0; i < m; i++)
         if (room.needs_more[i]) {
-            const double residual = judge_row<In, Out>(c, 0, i, room.sums, room.counts);
+            const double residual = judge_row<Out>(c, 0, i, room.sums, room.counts);
             if (threadIdx.x == 0)
                 judge(residual);
         }
     __syncthreads();
-}
-
-template <typename In> static __device__ void small_check_to_out(small_room &room, uint64_t seed)
-{
-    switch (room.c.p.out) {
-    case GEMMD_F32:
-        return small_check<In, float>(room, seed);
-    case GEMMD_F16:
-        return small_check<In, __half>(room, seed);
-    default:
-        return small_check<In, __nv_bfloat16>(room, seed);
-    }
 }
 
 /* A block for each product. The blocks read A and B, which takes microseconds from the host's
@@ -545,26 +579,11 @@ __global__ void __launch_bounds__(LINE_THREADS) small_kernel(struct operation_sm
             {&room.header, NULL, room.r, room.br, room.square, NULL, room.expected, room.bound}};
     }
     __syncthreads();
-    switch (room.c.p.dtype) {
-    case GEMMD_F64:
-        small_check<double, double>(room, seed);
-        break;
-    case GEMMD_F32:
-        small_check_to_out<float>(room, seed);
-        break;
-    case GEMMD_F16:
-        small_check_to_out<__half>(room, seed);
-        break;
-    case GEMMD_BF16:
-        small_check_to_out<__nv_bfloat16>(room, seed);
-        break;
-    case GEMMD_F8_E4M3:
-        small_check_to_out<__nv_fp8_e4m3>(room, seed);
-        break;
-    default:
-        small_check<int8_t, float>(room, seed);
-        break;
-    }
+    with_result(room.c.p.out, [&](auto out) { small_fill<decltype(out)>(room, seed); });
+    with_operand(room.c.p.dtype, [&](auto in) { small_operands<decltype(in)>(room); });
+    earlier_kernels_wait(); /* for C: A and B were there before the launch */
+    __syncthreads();
+    with_result(room.c.p.out, [&](auto out) { small_judge<decltype(out)>(room); });
     if (threadIdx.x == 0)
         mine.residual = __longlong_as_double((long long)room.header.residual);
 }
@@ -581,5 +600,9 @@ enum gemmd_error freivalds_small_launch(cudaStream_t stream, struct operation_sm
 enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem *problem,
                                   uint64_t seed, double *residuals, void *workspace)
 {
-    return freivalds::run_any(stream, *problem, seed, residuals, workspace);
+    if (problem->dtype == GEMMD_I8 && problem->out == GEMMD_I32)
+        return freivalds_i32_launch(stream, problem, seed, residuals, workspace);
+    if (!freivalds::takes_types(*problem))
+        return GEMMD_ERR_UNSUPPORTED;
+    return freivalds::run(stream, *problem, seed, residuals, workspace);
 }
