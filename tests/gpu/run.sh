@@ -434,7 +434,7 @@ correct_over_http() {
     section "correctness over HTTP"
     if serve "$logs/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log && ready; then
         tests=()
-        for test in attention kernels formats large_bodies bad_parameters bad_bodies framing \
+        for test in attention attention_terms packed kernels formats large_bodies bad_parameters bad_bodies framing \
             http digits same_bytes gemm_numpy conv2d reduce softmax; do
             tests+=("tests/integration/test_$test.py")
         done

@@ -43,13 +43,15 @@ def test_all_names_are_known(kernels):
 
 # The types of operands with scales, which only a kernel that takes no others lists.
 SCALED = {"f8_e4m3": {"bf16", "f16", "f32"}, "i8": {"bf16", "f16", "f32"}}
+FLOATS = {dtype: outs for dtype, outs in OUTS.items() if dtype in ("f64", "f32", "f16", "bf16")}
 LISTED = {"naive": OUTS, "openblas": {dtype: outs for dtype, outs in OUTS.items() if dtype != "i8"},
           "cublas": OUTS, "grouped": OUTS, "scaled": SCALED,
           "packed": {dtype: OUTS[dtype] for dtype in ("f16", "bf16")}}
 
 
 def test_kernels_list_the_types_that_they_compute(kernels):
-    for name, types in LISTED.items():
+    on_gpu = {"naive": FLOATS} if "cublas" in kernels else {}
+    for name, types in (LISTED | on_gpu).items():
         if name in kernels:
             listed = {dtype: set(outs) for dtype, outs in kernels[name]["dtypes"].items()}
             assert listed == {dtype: set(outs) for dtype, outs in types.items()}, name

@@ -7,10 +7,11 @@ import io
 import ml_dtypes
 import numpy as np
 import pytest
+import requests
 import safetensors
 import safetensors.numpy
 
-from daemon import Daemon
+from daemon import PATIENCE_S, Daemon
 from failing_cuda import program_of
 from test_tensors import NPY, RAW, SAFETENSORS, Tensors
 
@@ -138,6 +139,18 @@ def tensors(url):
     return Tensors(url)
 
 
+@pytest.fixture(scope="module")
+def taken(url):
+    """The types of packed weights that some kernel of the daemon's device takes."""
+    kernels = requests.get(f"{url}/info", timeout=PATIENCE_S).json()["kernels"]
+    return {kind for kernel in kernels for kind in kernel.get("packed", ())}
+
+
+def need_kernel(taken, packed):
+    if packed.type not in taken:
+        pytest.skip(f"no kernel of the device takes packed weights of {packed.type}")
+
+
 @pytest.fixture
 def put(tensors, request):
     """put(packed) -> the name of the weights, which go with the test; put(packed, 400) -> the refusal's text."""
@@ -181,7 +194,7 @@ def assert_near(answer, out, a, weights, m, n):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_file_is_given_back_and_multiplied_by(case, put, post, tensors, rng):
+def test_a_file_is_given_back_and_multiplied_by(case, put, post, tensors, taken, rng):
     packed = Packed(rng=rng, **CASES[case])
     name = put(packed)
     kept = tensors.get(name)
@@ -190,6 +203,7 @@ def test_a_file_is_given_back_and_multiplied_by(case, put, post, tensors, rng):
     assert (kept.headers["Content-Type"], kept.headers["Gemmd-Dtype"]) == (SAFETENSORS, packed.type)
     assert kept.headers["Gemmd-Shape"] == f"{packed.k},{packed.n}"
     assert kept.headers["ETag"] == packed.etag()
+    need_kernel(taken, packed)
     for dtype, kind in (("bf16", BF16), ("f16", np.dtype(np.float16))):
         for m, out, out_kind in ((1, dtype, kind), (7, "f32", np.dtype(np.float32))):
             a = random_rows(m, packed.k, kind, rng)
@@ -339,8 +353,9 @@ def test_what_cannot_be_taken_of_rows_of_bytes(case, put, rng):
     assert put(packed, 422, packed.body(**{scales: wide})).endswith("groups must have 32 steps")
 
 
-def test_nan_among_weights_is_in_the_result(put, post, rng):
+def test_nan_among_weights_is_in_the_result(put, post, taken, rng):
     packed = Packed(rng=rng, **CASES["float-quantized"])
+    need_kernel(taken, packed)
     packed.tensors["weight"][3, 5] = np.nan
     a = random_rows(2, packed.k, BF16, rng)
     answer = post({"b": put(packed), "m": 2, "dtype": "bf16"}, a.tobytes())
@@ -348,8 +363,9 @@ def test_nan_among_weights_is_in_the_result(put, post, rng):
     assert found[:, 3].all() and found.sum() == 2
 
 
-def test_the_factor_of_a_scalar_and_alpha(put, post, tensors, rng):
+def test_the_factor_of_a_scalar_and_alpha(put, post, tensors, taken, rng):
     packed = Packed(rng=rng, **CASES["nvfp4_modelopt"])
+    need_kernel(taken, packed)
     packed.tensors["weight_scale_2"] = packed.tensors["weight_scale_2"].reshape(())
     name = put(packed)
     assert_restored(tensors.get(name).content, packed)
