@@ -37,21 +37,20 @@ configure() {
 
 # What follows from the day stays the same in a run that passes midnight.
 day=$(($(date +%s) / 86400))
-without_today() { if ((day % 2)); then echo f16; else echo bf16; fi; }
 
 # options_of PRESET: sets `options` to what the tier configures the preset with, and `targets` to what it builds (none:
 # all). A host without a GPU runs no kernel of CUDA: there --all compiles for Hopper alone, which has most of the
-# kernels, without the code of those of f16 or bf16, which are the same templates and take turns by the day, and leaves
-# out what it tests with the CPU backend; --nightly compiles for all architectures and builds all.
+# kernels, has machine code of a quarter of the files, another one each day, and leaves out what it tests with the CPU
+# backend; --nightly compiles for all architectures and builds all.
 options_of() {
     options=(-DGEMMD_TESTS=ON) targets=()
     case $1 in
     cuda)
         if [[ $tier == nightly ]] || has_gpu; then
-            options+=(-UCMAKE_CUDA_ARCHITECTURES -DGEMMD_CUDA_PLAIN=OFF -DGEMMD_CUDA_WITHOUT= -DGEMMD_CUDA_FAMILIES=)
+            options+=(-UCMAKE_CUDA_ARCHITECTURES -DGEMMD_CUDA_PLAIN=OFF -DGEMMD_CUDA_SHARE= -DGEMMD_CUDA_FAMILIES=)
             if [[ $tier == nightly ]]; then options+=('-DGEMMD_CUDA_FAMILIES=100f;120f'); fi
         else
-            options+=(-DCMAKE_CUDA_ARCHITECTURES=90a-real -DGEMMD_CUDA_PLAIN=ON -DGEMMD_CUDA_WITHOUT="$(without_today)"
+            options+=(-DCMAKE_CUDA_ARCHITECTURES=90a-real -DGEMMD_CUDA_PLAIN=ON -DGEMMD_CUDA_SHARE=$((day % 4))/4
                 -DGEMMD_CUDA_FAMILIES=)
             targets=(gemmd gemmctl cuda_tests tests/bench/all tests/faults/all tests/gpu/all)
         fi

@@ -7,7 +7,6 @@
 #define KERNELS_CUDA_SM90_ATTENTION_TABLE_CUH
 
 #include "kernels/cuda/sm90/attention/flash_wgmma.cuh"
-#include "kernels/cuda/sm90/without.cuh"
 
 namespace sm90
 {
@@ -16,12 +15,8 @@ template <class C> static attention_wgmma_kernel attention_entry(const char *nam
 {
     attention_wgmma_kernel kernel;
     kernel.name = name;
-    if constexpr (WITHOUT_CODE) {
-        kernel.function = kernel.group = (const void *)without_code<C>;
-    } else {
-        kernel.function = (const void *)attention_wgmma<C>;
-        kernel.group = (const void *)attention_wgmma_several<C>;
-    }
+    kernel.function = (const void *)attention_wgmma<C>;
+    kernel.group = (const void *)attention_wgmma_several<C>;
     kernel.width = C::WIDTH;
     kernel.tile_m = C::TILE_M;
     kernel.tile_n = C::TILE_N;

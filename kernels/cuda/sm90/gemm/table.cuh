@@ -8,7 +8,6 @@
 #include "kernels/cuda/sm90/gemm/gemm_split.cuh"
 #include "kernels/cuda/sm90/gemm/gemm_swapped.cuh"
 #include "kernels/cuda/sm90/sm90.h"
-#include "kernels/cuda/sm90/without.cuh"
 
 namespace sm90
 {
@@ -33,9 +32,7 @@ enum sums {
 /* The device function of configuration C. SPLITS: the blocks of a cluster share the chunks of k. */
 template <class C, bool SPLITS> constexpr const void *function()
 {
-    if constexpr (WITHOUT_CODE) {
-        return reinterpret_cast<const void *>(&without_code<C>);
-    } else if constexpr (SPLITS) {
+    if constexpr (SPLITS) {
         return reinterpret_cast<const void *>(&sm90_gemm_split<C>);
     } else if constexpr (C::SWAPPED) {
         return reinterpret_cast<const void *>(&sm90_gemm_swapped<C>);
