@@ -57,8 +57,8 @@ def counts(proxy, backend):
 
 
 def ask(proxy, method, target, data=None, **headers):
-    """Sends a request on a connection of its own while no other is in flight: the load is bounded,
-    so that a request may go elsewhere as long as HAProxy counts the one before."""
+    """Sends a request on a connection of its own while no other is in flight. As long as HAProxy counts the request
+    before, the bounded load may send this one elsewhere, and a repeat prefers other daemons to the one that answers."""
     wait_until(lambda: sum(map(proxy.in_flight, proxy.servers)) == 0, "the requests before to end")
     return requests.request(method, proxy.url + target, data=data, headers=headers, timeout=PATIENCE_S)
 
@@ -344,11 +344,9 @@ def test_repeats(status, members, tmp_path):
         proxy = HAProxy(tmp_path, servers)
         stack.callback(proxy.stop)
         for _ in range(6):
-            answer = requests.post(f"{proxy.url}/gemm?m=1&n=1&k=1", THREE + THREE,
-                                   timeout=PATIENCE_S)
+            answer = ask(proxy, "POST", "/gemm?m=1&n=1&k=1", THREE + THREE)
             assert (answer.status_code, answer.content) == (200, NINE)
-            answer = requests.post(f"{proxy.url}/gemm?m=100&n=50&k=100", bytes(60000),
-                                   timeout=PATIENCE_S)
+            answer = ask(proxy, "POST", "/gemm?m=100&n=50&k=100", bytes(60000))
             assert (answer.status_code, answer.content) == (200, bytes(20000))
         assert sum(server.requests for server in broken) > 0
         # A request for a job is not sent again, nor is a body that is longer than the buffer.
@@ -366,6 +364,25 @@ def test_repeats(status, members, tmp_path):
         size = 4 * (200 * 100 + 100)
         assert statuses_of(lambda: requests.post(f"{proxy.url}/gemm?m=200&n=1&k=100", bytes(size),
                                                  timeout=PATIENCE_S).status_code) == {200, status or 502}
+
+
+def test_deadlines_mark_no_daemon_down(tmp_path):
+    """A client chooses the deadline whose end is answered with 504, so that 504 says nothing of a daemon's health."""
+    need("haproxy")
+
+    def edit(text):  # a health check that succeeds sets the count of errors back
+        assert text.count(" check inter 1s ") == text.count(" error-limit 10 ") == 1
+        return text.replace(" check inter 1s ", f" check inter {PATIENCE_S}s ")
+
+    with contextlib.ExitStack() as stack:
+        server = Broken(504)
+        stack.callback(server.stop)
+        proxy = HAProxy(tmp_path, {1: server.address}, edit)
+        stack.callback(proxy.stop)
+        for _ in range(12):
+            answer = requests.post(f"{proxy.url}/gemm?m=1&n=1&k=1", THREE + THREE, timeout=PATIENCE_S)
+            assert answer.status_code == 504, proxy.log_text()
+        assert proxy.show()["gemmd", "gemmd1"]["status"] == "UP"
 
 
 def statuses_of(send):
