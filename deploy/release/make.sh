@@ -20,32 +20,11 @@ Builds HEAD, whose tree must have no changes, and writes into FOLDER, which must
   --arm64          the wheel of gemmd-client for arm64, too; the host has the packages for aarch64.cmake
 TEXT
 }
-die() {
-    printf 'make.sh: %s\n' "$*" >&2
-    exit 1
-}
+# shellcheck source=deploy/arguments.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../arguments.sh"
 
-python=python3 arm64='' folder=''
-while (($#)); do
-    case $1 in
-    --python)
-        python=${2-}
-        shift
-        ;;
-    --arm64) arm64=yes ;;
-    -h | --help)
-        usage
-        exit 0
-        ;;
-    -*) die "unknown option '$1'" ;;
-    *) folder=$1 ;;
-    esac
-    shift
-done
-if [[ -z $folder ]]; then
-    usage >&2
-    exit 2
-fi
+python=python3 arm64=''
+read_arguments python arm64 "$@"
 found=$(command -v "$python") || die "there is no $python"
 python=$(realpath -s "$found")
 PATH=$(dirname "$python"):$PATH
@@ -58,9 +37,7 @@ done
 if [[ -n $arm64 ]]; then
     command -v aarch64-linux-gnu-gcc >/dev/null || die "there is no aarch64-linux-gnu-gcc, which --arm64 needs"
 fi
-mkdir -p "$folder"
-folder=$(realpath "$folder")
-[[ -z $(ls -A "$folder") ]] || die "$folder is not empty"
+make_folder
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 [[ -z $(git status --porcelain) ]] || die "the tree has changes that are not committed"

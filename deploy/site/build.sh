@@ -12,37 +12,15 @@ Writes the site into FOLDER, which must be empty or absent. A link that leads no
   --build BUILD    a folder in which gemmd has been built; the manual pages are from there (default: build)
 TEXT
 }
-die() {
-    printf 'build.sh: %s\n' "$*" >&2
-    exit 1
-}
+# shellcheck source=deploy/arguments.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../arguments.sh"
 
-python=python3 build=build folder=
-while (($#)); do
-    case $1 in
-    --python | --build)
-        declare "${1#--}=${2-}"
-        shift
-        ;;
-    -h | --help)
-        usage
-        exit 0
-        ;;
-    -*) die "unknown option '$1'" ;;
-    *) folder=$1 ;;
-    esac
-    shift
-done
-if [[ -z $folder ]]; then
-    usage >&2
-    exit 2
-fi
+python=python3 build=build
+read_arguments "python build" '' "$@"
 command -v mandoc >/dev/null || die "there is no mandoc"
 made=$(realpath "$build")
 [[ -e $made/documents/gemmd.8 ]] || die "there is no $made/documents/gemmd.8; --build names a folder with a build"
-mkdir -p "$folder"
-folder=$(realpath "$folder")
-[[ -z $(ls -A "$folder") ]] || die "$folder is not empty"
+make_folder
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
