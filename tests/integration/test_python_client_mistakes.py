@@ -14,7 +14,7 @@ from daemon import PATIENCE_S, Daemon
 from test_python_client import client, transport  # noqa: F401 (fixtures)
 
 from gemmd_client import Client, ConnectionFailed
-from gemmd_client.errors import Conflict, Malformed, ProtocolError, QueueFull
+from gemmd_client.errors import Conflict, GemmdError, Malformed, ProtocolError, QueueFull
 
 
 def ones(*shape, dtype=np.float32):
@@ -84,6 +84,33 @@ def test_arguments_that_are_none(client):
     for call in (lambda: client.put(None, ones(2)), lambda: client.get(None), lambda: client.delete(7)):
         with pytest.raises(TypeError, match="name of a tensor"):
             call()
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda client, wanted: client.gemm(ones(2, 2), ones(2, 2), **wanted), "out_dtype is 'i8'; it must be one of"),
+    (lambda client, wanted: client.einsum("ij,jk->ik", ones(2, 2), ones(2, 2), **wanted), "out_dtype is 'i8'"),
+    (lambda client, wanted: client.gemm_job(ones(2, 2), ones(2, 2), **wanted).result(), "out_dtype is 'i8'"),
+    (lambda client, wanted: client.conv2d(ones(1, 1, 2, 2), ones(1, 1, 2, 2), **wanted), "out_dtype is 'i8'"),
+    (lambda client, wanted: client.softmax(ones(2), **wanted), "out_dtype is 'i8'"),
+    (lambda client, wanted: client.reduce(ones(2), **wanted), "sum of f32 to i8 is not offered")])
+def test_a_type_of_the_result_that_is_none(client, call, says):
+    """The sentence names the argument, and not the daemon's parameter `out`."""
+    with pytest.raises(GemmdError) as caught:
+        call(client, {"out_dtype": "i8"})
+    assert str(caught.value).startswith(says) and caught.value.field == "out_dtype"
+
+
+def test_a_pair_of_types_that_is_none(client):
+    with pytest.raises(GemmdError, match="^out_dtype=f64 is not offered for operands of i8") as caught:
+        client.gemm(ones(2, 2, dtype=np.int8), ones(2, 2, dtype=np.int8), out_dtype="f64")
+    assert caught.value.field == "out_dtype"
+
+
+@pytest.mark.parametrize("name", ["window", "window_right"])
+def test_a_window_below_zero(client, name):
+    """libgemmd would take -1 for no window."""
+    with pytest.raises(ValueError, match=f"^{name} is '?-1'?; it must be a whole number from 0"):
+        client.attention(*[ones(1, 1, 2, 8)] * 3, **{name: -1})
 
 
 @pytest.mark.parametrize("lens, kind", [([1.5, 2], TypeError), ([True, False], TypeError),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class GemmdError(Exception):
     """A request failed.
@@ -10,7 +12,7 @@ class GemmdError(Exception):
         code: the daemon's error code, for example ``"queue-full"``; ``"connection"``, ``"timeout"``
             and ``"protocol"`` are found by the client.
         status: the HTTP status of the answer; 0 if there was no answer.
-        field: the parameter at fault, or ``""``.
+        field: the argument or the daemon's parameter at fault, or ``""``.
         request_id: the identifier by which the daemon's log names the request, or ``""``.
         retry_after: the seconds to wait before a repeat, as the daemon asked; 0 if it did not.
     """
@@ -166,8 +168,16 @@ BY_CODE: dict[str, type[GemmdError]] = {
 }
 
 
+# Parameters of the daemon that are an argument of another name here.
+_ARGUMENTS = {"out": "out_dtype"}
+
+
 def from_code(code: str, message: str, *, status: int = 0, field: str = "", request_id: str = "",
               retry_after: float = 0.0) -> GemmdError:
-    """Returns the exception of a code, which is a plain GemmdError for a code not listed here."""
+    """Returns the exception of a code, which is a plain GemmdError for a code not listed here. It names the argument
+    where the daemon names the parameter `field`."""
+    if field in _ARGUMENTS:
+        message = re.sub(rf"\b{field}\b", _ARGUMENTS[field], message)
+        field = _ARGUMENTS[field]
     return BY_CODE.get(code, GemmdError)(message, code=code, status=status, field=field,
                                          request_id=request_id, retry_after=retry_after)

@@ -260,10 +260,11 @@ class LibraryTransport:
             setattr(call, name, getattr(operands, name))
         call.layout = get_args(Layout).index(operands.layout)
         call.dtype, call.causal = _DTYPES[operands.dtype], causal
-        if window is not None:
-            call.window = window
-        if window_right is not None:
-            call.window_right = window_right
+        for name, value in (("window", window), ("window_right", window_right)):
+            if value is not None:
+                if value < 0:  # libgemmd takes -1 for no window
+                    raise ValueError(f"{name} is {value}; it must be a whole number from 0")
+                setattr(call, name, value)
         if scale is not None:
             call.scale = scale
         call.softcap, call.priority = softcap, priority
