@@ -161,8 +161,8 @@ static int check_files(const struct context *context, const struct formats *form
     return code;
 }
 
-int fetch(const struct context *context, fetch_submit *submit, const char *name,
-          enum option_id beside)
+int fetch(const struct context *context, fetch_submit *submit, const struct gemmd_call *call,
+          const char *name, enum option_id beside)
 {
     const struct arguments *arguments = context->arguments;
     const char *what = arguments->operands[0], *path = arguments->values[OPTION_OUTPUT];
@@ -181,7 +181,7 @@ int fetch(const struct context *context, fetch_submit *submit, const char *name,
     if (client == NULL)
         return code;
     gemmd_result_init(&result, sizeof result);
-    if (await(context, submit(client, what, &error), &result, &error) != GEMMD_OK)
+    if (await(context, submit(client, what, call, &error), &result, &error) != GEMMD_OK)
         code = fail_request(context, &error);
     else if (result.data == NULL)
         code = report_stored(context, &result, what);

@@ -104,18 +104,12 @@ done:
     return code;
 }
 
-static struct gemmd_request *submit_result(struct gemmd_client *client, const char *id,
-                                           struct gemmd_error_info *error)
+int command_job_result(const struct context *context)
 {
     struct gemmd_call call;
     gemmd_call_init(&call, sizeof call);
     call.no_wait = 1;
-    return gemmd_job_result_submit(client, id, &call, error);
-}
-
-int command_job_result(const struct context *context)
-{
-    return fetch(context, submit_result, "c", OPTION_LSE);
+    return fetch(context, gemmd_job_result_submit, &call, "c", OPTION_LSE);
 }
 
 int command_job_cancel(const struct context *context)

@@ -176,6 +176,10 @@
       "the file is a safetensors file of packed weights in this format, which have --bits bits")   \
     X(BITS, "bits", 0, "4|8", "8 for int-quantized and float-quantized, else 4", FOR_TENSOR_PUT,   \
       0, "with --packed: bits of a weight")                                                        \
+    X(ROW, "row", 0, "NUMBER", "0", FOR_TENSOR_GET, 0,                                             \
+      "number of the first element of the tensor's first dimension to fetch, from 0")              \
+    X(ROWS, "rows", 0, "COUNT", "all that follow", FOR_TENSOR_GET, 0,                              \
+      "number of elements of the first dimension to fetch, at least 1")                            \
     X(OUT, "out", 0, "f64|f32|f16|bf16|i8|i32",                                                    \
       "gemm: the type of A and B, but bf16 for f8_e4m3 and with --scales, and i32 for i8; "        \
       "bench: the type of A and B, but bf16 for f8_e4m3, and i32 for i8; conv, bench conv: "       \

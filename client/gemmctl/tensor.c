@@ -7,18 +7,28 @@
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/report.h"
 
-static struct gemmd_request *submit_get(struct gemmd_client *client, const char *name,
-                                        struct gemmd_error_info *error)
-{
-    struct gemmd_call call;
-    gemmd_call_init(&call, sizeof call);
-    call.scales = 1;
-    return gemmd_tensor_get_submit(client, name, &call, error);
-}
-
 int command_tensor_get(const struct context *context)
 {
-    return fetch(context, submit_get, context->arguments->operands[0], OPTION_SCALE);
+    const struct arguments *arguments = context->arguments;
+    const bool some =
+        arguments->values[OPTION_ROW] != NULL || arguments->values[OPTION_ROWS] != NULL;
+    struct gemmd_call call;
+    char problem[PROBLEM_MAX];
+    uint32_t row, rows;
+    if (!option_count(arguments, OPTION_ROW, 0, &row, problem) ||
+        !option_count(arguments, OPTION_ROWS, 0, &rows, problem))
+        return fail_usage(context, problem);
+    if (rows == 0 && arguments->values[OPTION_ROWS] != NULL)
+        return fail_usage(context, "--rows is 0; it must be at least 1");
+    if (some && arguments->values[OPTION_SCALE] != NULL)
+        return fail_usage(context,
+                          "the scales of a tensor are fetched with the whole tensor; leave "
+                          "out --scale, or --row and --rows");
+    gemmd_call_init(&call, sizeof call);
+    call.scales = !some;
+    call.row = row;
+    call.rows = rows;
+    return fetch(context, gemmd_tensor_get_submit, &call, arguments->operands[0], OPTION_SCALE);
 }
 
 static const struct table_column columns[] = {

@@ -87,6 +87,31 @@ def test_pipes(run, name, weights):
     assert raw == weights.tobytes()
 
 
+@pytest.mark.parametrize("options, rows", [
+    (["--row", "1", "--rows", "2"], slice(1, 3)), (["--row", "3"], slice(3, None)), (["--rows", "1"], slice(0, 1))])
+def test_some_rows(options, rows, run, name, weights):
+    succeed(run("tensor", "put", name, "-", stdin=npy(weights)))
+    found = np.load(io.BytesIO(succeed(run("tensor", "get", name, *options)).stdout))
+    assert np.array_equal(found, weights[rows])
+
+
+def test_rows_that_the_tensor_lacks(run, name, weights):
+    succeed(run("tensor", "put", name, "-", stdin=npy(weights)))
+    result = run("tensor", "get", name, "--row", "4", "--rows", "2")
+    assert result.returncode == FAILED and result.stdout == b""
+    assert b"the tensor has 5 rows; the request asks for 2 from row 4 on" in result.stderr
+
+
+def test_rows_of_a_tensor_with_scales(run, name, tmp_path):
+    """The rows come without the scales, also in a safetensors file, which has place for them."""
+    np.save(tmp_path / "W8.npy", np.ones((8, 16), np.int8))
+    np.save(tmp_path / "scale.npy", np.ones(16, np.float32))
+    succeed(run("tensor", "put", name, "W8.npy", "--scale", "scale.npy"))
+    succeed(run("tensor", "get", name, "--rows", "3", "-o", "rows.safetensors"))
+    found = safetensors.numpy.load_file(tmp_path / "rows.safetensors")
+    assert list(found) == [name] and np.array_equal(found[name], np.ones((3, 16), np.int8))
+
+
 def test_column_major_file(run, name, weights, tmp_path):
     np.save(tmp_path / "W.npy", np.asfortranarray(weights))
     succeed(run("tensor", "put", name, "W.npy"))
@@ -135,6 +160,9 @@ def test_list_and_remove(run, name, weights, tmp_path):
     (["get", "w", "--json"], "standard output"),
     (["get", "w", "-o", "W.npy", "--format", "png"], "png"),
     (["get", "../x", "-o", "x.npy"], "not the name"),
+    (["get", "w", "--row", "-1"], "--row is '-1'"),
+    (["get", "w", "--rows", "0"], "--rows is 0"),
+    (["get", "w", "--rows", "1", "--scale", "s.npy"], "the scales of a tensor are fetched with the whole tensor"),
     (["rm", "w", "--evictable"], "--evictable"),
     (["pt"], "tensor put"),
     ([], "tensor"),
