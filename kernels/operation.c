@@ -254,7 +254,7 @@ const char *operation_reason(const struct operation *operation, const struct gem
         return "the kernel does not take the problem";
     if (!any)
         return "the kernel takes the problem, and the request names another one";
-    while (*k != kernel && *k != chosen)
+    while (*k != NULL && *k != kernel && *k != chosen)
         k++;
     return *k == chosen ? "the kernel takes the problem, and comes later in the list, which begins "
                           "with the kernels that are faster"

@@ -244,8 +244,8 @@ struct work *__wrap_queue_pop(struct queue *queue, struct queue_room room, uint6
 
 void order_launched(struct order *order, const struct work *works)
 {
-    uint32_t count = 0;
-    for (const struct work *work = works; work != NULL; work = work->next)
+    uint32_t count = 1;
+    for (const struct work *work = works->next; work != NULL; work = work->next)
         count++;
     trace("launch of %u works, first of tenant %u, lane %d", count, works->tenant,
           (int)lane_of(works));
