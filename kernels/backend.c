@@ -21,7 +21,7 @@ const char *gemm_backend_name(enum gemm_backend backend)
 
 const char *gemm_select_version(void)
 {
-    return "19";
+    return "20";
 }
 
 enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,

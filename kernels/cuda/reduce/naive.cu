@@ -21,10 +21,6 @@ template <typename O> struct wider {
 template <template <typename> class Op> struct wider<Op<float>> {
     using type = Op<double>;
 };
-/* f64 can hold sums of squares of f32. */
-template <> struct wider<scaled_squares<float>> {
-    using type = squares<double>;
-};
 
 template <typename T, typename O>
 __global__ void reduce_naive_kernel(const __grid_constant__ struct reduce_problem p)

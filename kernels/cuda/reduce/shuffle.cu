@@ -397,8 +397,10 @@ static __device__ __forceinline__ void load_columns(const T *x, uint64_t stride,
     }
 }
 
-template <typename O> constexpr bool is_scaled = false;
-template <typename W> constexpr bool is_scaled<scaled_squares<W>> = true;
+/* Operations that see once for all rows that a thread loads whether squares are in range. */
+template <typename O>
+constexpr bool sees_range =
+    std::is_same<O, scaled_squares>::value || std::is_same<O, joined_squares>::value;
 
 /* The state of the elements of ROWS rows, WARPS rows apart, in each of COUNT columns. Rows from
  * `left` on do not count. */
@@ -419,7 +421,7 @@ state_of_rows(const group<T, COUNT> rows[ROWS], uint32_t left, uint32_t place, e
             s.of[c] = O::several(wide, place, WARPS, op);
         }
         return s;
-    } else if constexpr (is_scaled<O>) { /* one level for all rows; the order of sums is the same */
+    } else if constexpr (sees_range<O>) { /* the order of sums is the same as below */
         typename Together::state s;
 #pragma unroll
         for (unsigned c = 0; c < COUNT; c++) {

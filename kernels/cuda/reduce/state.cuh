@@ -167,53 +167,99 @@ template <typename W> struct squares {
     }
 };
 
-/* norm2 of elements whose squares may leave the range of W. Elements that are large are multiplied
+/* norm2 of elements that f32 holds and whose squares may leave its range. The few elements that a
+ * thread loads at once are summed in f32, and in f64 if that sum is out of range, or so small that
+ * squares below the least normal number may have lost bits that count. Sums are joined in f64,
+ * whose range holds 2^31 squares of f32. */
+struct joined_squares {
+    static constexpr bool exact = false;
+    using state = sum<double>::state;
+    static __device__ __forceinline__ state none()
+    {
+        return {0};
+    }
+    static __device__ __forceinline__ state one(float x, uint32_t, enum reduce_op)
+    {
+        return {(double)x * (double)x};
+    }
+    static __device__ __forceinline__ float neutral(enum reduce_op)
+    {
+        return 0;
+    }
+    template <unsigned COUNT>
+    static __device__ __forceinline__ state several(float (&x)[COUNT], uint32_t, uint32_t,
+                                                    enum reduce_op)
+    {
+        float squares[COUNT];
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++)
+            squares[i] = x[i] * x[i];
+        const float total = sum_pairwise(squares);
+        if (total >= 0x1p-90f && total <= 0x1p127f)
+            return {total};
+        double wide = 0;
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++)
+            wide += (double)x[i] * (double)x[i];
+        return {wide};
+    }
+    static __device__ __forceinline__ state both(state a, state b)
+    {
+        return {a.value + b.value};
+    }
+    static __device__ __forceinline__ void finish(const struct reduce_problem &p, state s,
+                                                  uint64_t i)
+    {
+        store(p.out, sqrt(s.value), p.y, i);
+    }
+};
+
+/* norm2 of f64. Elements that are large are multiplied
  * by 1 / STEP before they are squared, and elements whose squares would be subnormal by STEP; the
  * level of a state says which. All factors are powers of two, and make no rounding error: a result
  * that plain sums would hold has the same bits. At most 2^31 elements are added, so sums of a level
  * stay in range. When states of two levels are added, what is lost of the lower one is negligible
  * beside the least sum of the higher one.
  * After E. Anderson, "Algorithm 978: Safe Scaling in the Level 1 BLAS" (2017). */
-template <typename W> struct scaled_squares {
+struct scaled_squares {
     static constexpr bool exact = false;
-    static constexpr bool is_f64 = sizeof(W) == 8;
-    static constexpr W STEP = is_f64 ? W(0x1p600) : W(0x1p88f), INVERSE = 1 / STEP;
+    static constexpr double STEP = 0x1p600, INVERSE = 1 / STEP;
     /* The greatest element of level 0, and the least. */
-    static constexpr W GREAT = is_f64 ? W(0x1p480) : W(0x1p48f);
-    static constexpr W LEAST = is_f64 ? W(0x1p-400) : W(0x1p-40f);
+    static constexpr double GREAT = 0x1p480;
+    static constexpr double LEAST = 0x1p-400;
     struct state {
-        W value;
+        double value;
         int32_t level; /* 1: of elements / STEP; 0: of elements; -1: of elements * STEP */
     };
     static __device__ __forceinline__ state none()
     {
         return {0, -1};
     }
-    static __device__ __forceinline__ int32_t level_of(W magnitude)
+    static __device__ __forceinline__ int32_t level_of(double magnitude)
     {
         return magnitude > GREAT ? 1 : magnitude < LEAST ? -1 : 0;
     }
-    static __device__ __forceinline__ state one(W x, uint32_t, enum reduce_op)
+    static __device__ __forceinline__ state one(double x, uint32_t, enum reduce_op)
     {
         const int32_t level = level_of(fabs(x));
         x = level == 0 ? x : x * (level > 0 ? INVERSE : STEP);
         return {x * x, level};
     }
-    static __device__ __forceinline__ W neutral(enum reduce_op)
+    static __device__ __forceinline__ double neutral(enum reduce_op)
     {
         return 0;
     }
     template <unsigned COUNT>
-    static __device__ __forceinline__ state several(W (&x)[COUNT], uint32_t, uint32_t,
+    static __device__ __forceinline__ state several(double (&x)[COUNT], uint32_t, uint32_t,
                                                     enum reduce_op)
     {
-        W most = fabs(x[0]);
+        double most = fabs(x[0]);
 #pragma unroll
         for (unsigned i = 1; i < COUNT; i++)
             most = fmax(most, fabs(x[i]));
         const int32_t level = level_of(most);
         if (level != 0) {
-            const W factor = level > 0 ? INVERSE : STEP;
+            const double factor = level > 0 ? INVERSE : STEP;
 #pragma unroll
             for (unsigned i = 0; i < COUNT; i++)
                 x[i] *= factor;
@@ -224,9 +270,9 @@ template <typename W> struct scaled_squares {
         return {sum_pairwise(x), level};
     }
     /* The value of a state at a level that is not below its own. Infinity has the highest level. */
-    static __device__ __forceinline__ W value_at(int32_t level, state s)
+    static __device__ __forceinline__ double value_at(int32_t level, state s)
     {
-        const W factor = level - s.level == 1 ? INVERSE : 0;
+        const double factor = level - s.level == 1 ? INVERSE : 0;
         return level == s.level ? s.value : s.value * factor * factor;
     }
     static __device__ __forceinline__ state both(state a, state b)
@@ -237,7 +283,7 @@ template <typename W> struct scaled_squares {
     static __device__ __forceinline__ void finish(const struct reduce_problem &p, state s,
                                                   uint64_t i)
     {
-        const W value = sqrt(s.value);
+        const double value = sqrt(s.value);
         store(p.out, s.level == 0 ? value : value * (s.level > 0 ? STEP : INVERSE), p.y, i);
     }
 };
@@ -405,6 +451,12 @@ static __device__ __forceinline__ uint64_t place_of(const struct reduce_problem 
     return i / p.y_width * p.y_leading + i % p.y_width;
 }
 
+/* norm2 of elements of type T. */
+template <typename T>
+using squares_of = std::conditional_t<
+    std::is_same<T, __half>::value, squares<float>,
+    std::conditional_t<std::is_same<T, double>::value, scaled_squares, joined_squares>>;
+
 /* Calls f with an element of type T and the struct of an operation. */
 template <typename T, typename F> static enum gemmd_error with_operation(enum reduce_op op, F f)
 {
@@ -421,8 +473,7 @@ template <typename T, typename F> static enum gemmd_error with_operation(enum re
         if constexpr (std::is_integral<T>::value)
             return GEMMD_ERR_UNSUPPORTED;
         else if (op == REDUCE_NORM2)
-            return f(T(), std::conditional_t<std::is_same<T, __half>::value, squares<W>,
-                                             scaled_squares<W>>());
+            return f(T(), squares_of<T>());
         else
             return f(T(), logsumexp<W>());
     }
