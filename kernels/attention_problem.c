@@ -112,15 +112,9 @@ bool attention_problem_offered(const void *of)
            size_mul(rows, p->sq, &rows);
 }
 
-bool attention_problem_offered_on_cuda(const void *of)
-{
-    const struct attention_problem *p = of;
-    return !p->ragged && !p->right_windowed && p->slopes == NULL && p->sinks == NULL &&
-           attention_problem_offered(p);
-}
-
 bool attention_problem_is_plain(const void *of)
 {
     const struct attention_problem *p = of;
-    return p->mask == NULL && !p->has_offset && attention_problem_offered_on_cuda(p);
+    return p->mask == NULL && !p->has_offset && !p->right_windowed && !p->ragged &&
+           p->slopes == NULL && p->sinks == NULL && attention_problem_offered(p);
 }

@@ -71,11 +71,8 @@ bool gemm_problem_packed_integers(const void *problem);
 /* As gemm_problem_offered, for attentions. f8_e4m3 is false: a kernel for f8_e4m3 checks the
  * problem itself. */
 bool attention_problem_offered(const void *problem);
-/* Whether attention_problem_offered, and the problem has nothing that no kernel of CUDA knows of:
- * ragged entries, a window to the right, slopes or sinks. Every attention kernel of CUDA asks this
- * function or the next. */
-bool attention_problem_offered_on_cuda(const void *problem);
-/* Whether attention_problem_offered_on_cuda, and the problem has neither a mask nor an offset. */
+/* Whether attention_problem_offered, and the problem has none of what fewer kernels take: a mask,
+ * an offset, a window to the right, ragged entries, slopes or sinks. */
 bool attention_problem_is_plain(const void *problem);
 /* As gemm_problem_offered, for convolutions. */
 bool conv_problem_offered(const void *problem);

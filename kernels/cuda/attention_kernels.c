@@ -10,7 +10,7 @@ static uint64_t attention_naive_tiles(struct gemm_context *context, const void *
 {
     const struct attention_problem *problem = of;
     (void)context;
-    return problem->batch * problem->heads * problem->sq;
+    return attention_entries_apart(problem) * problem->heads * problem->sq;
 }
 
 static enum gemmd_error attention_run_naive_tiles(struct gemm_context *context, const void *problem,
@@ -31,7 +31,7 @@ static const struct operation_kernel naive = {
     .name = "naive",
     .description = "one block a row, the scores computed anew for each of the three steps",
     .share_factor = NAIVE_SHARE_FACTOR,
-    .takes = attention_problem_offered_on_cuda,
+    .takes = attention_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = attention_run_naive,
     .tiles = attention_naive_tiles,

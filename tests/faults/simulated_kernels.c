@@ -99,11 +99,13 @@ static const struct operation_kernel *const kernels[] = {&kernel_large, &kernel_
 
 /* ---- attentions ---- */
 
+/* Not all attentions, so that tests see a device's refusals. */
 static bool takes_attention(const void *problem)
 {
     const struct attention_problem *p = problem;
-    return p->batch * p->heads * p->sq * p->skv <= SCORES_MAX && p->d <= WIDTH_MAX &&
-           p->dv <= WIDTH_MAX && attention_problem_offered_on_cuda(p);
+    return !p->ragged && !p->right_windowed && p->slopes == NULL && p->sinks == NULL &&
+           p->batch * p->heads * p->sq * p->skv <= SCORES_MAX && p->d <= WIDTH_MAX &&
+           p->dv <= WIDTH_MAX && attention_problem_offered(p);
 }
 
 static enum gemmd_error run_attention(struct gemm_context *context, const void *problem,

@@ -10,12 +10,14 @@
  *   --smoke    each of the kernels' own widths, with and without a mask, and no more
  *   --large    also K and V that stretch over more than 2^31 elements; takes 20 GB of device memory
  *   --group    only the groups
+ *   --terms    only slopes, sinks, windows to the right, offsets and ragged entries
  *   --tiles    only the tiles of flash_wgmma, each as a kernel of its own
  *   --kernels TEXT  only those with TEXT in their name
  *   --dtype NAME    only this type
  */
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,7 @@
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
-#include "tests/gpu/attention_shared_launch.h"
+#include "tests/gpu/attention_together.h"
 #include "tests/gpu/device_attention.h"
 #include "tests/gpu/streams.h"
 #include "tests/product/attention_sample.h"
@@ -81,6 +83,12 @@ static enum gemmd_error run_many(struct gemm_context *context, const void *probl
     return run_tiled(context, ATTENTION_TILED_MANY, problem);
 }
 
+/* General problems have few rows. */
+static bool takes_many_rows(const void *problem)
+{
+    return !attention_tiled_is_general(problem) && attention_problem_offered(problem);
+}
+
 /* Each tile of the kernel "tiled" as a kernel of its own, whose bits must be the same. */
 static const struct operation_kernel tiled_kernels[ATTENTION_TILED_ROWS] = {
     [ATTENTION_TILED_FEW] = {.name = "tiled_32",
@@ -88,7 +96,7 @@ static const struct operation_kernel tiled_kernels[ATTENTION_TILED_ROWS] = {
                              .workspace_bytes = operation_no_workspace,
                              .run = run_few},
     [ATTENTION_TILED_MANY] = {.name = "tiled_128",
-                              .takes = attention_problem_is_plain, /* masks have few rows */
+                              .takes = takes_many_rows,
                               .workspace_bytes = operation_no_workspace,
                               .run = run_many},
 };
@@ -330,8 +338,6 @@ static bool check_one(struct check *check, const struct wanted *wanted, uint64_t
     return done;
 }
 
-/* --- which problems --- */
-
 static const struct {
     uint64_t sq, skv;
 } lengths[] = {{1, 1},   {1, 300},   {3, 799},   {799, 3},   {32, 32},   {95, 96},    {97, 128},
@@ -437,6 +443,54 @@ static bool check_masks(struct check *check, enum gemmd_dtype dtype, enum produc
             return false;
     }
     return true;
+}
+
+/* Slopes, sinks, windows to the right and offsets, alone and together, with the lengths, the other
+ * masks and operands `mask`. Some rows see no key; with `strange`, sinks are not finite, or so
+ * large that all weights vanish beside them. */
+static bool check_terms(struct check *check, enum gemmd_dtype dtype, enum product_fill fill,
+                        bool strange)
+{
+    static const float slopes[] = {0.5f, 0, 0.0078125f, -0.25f, 0.1f, 1, 0.03f, 0.25f};
+    static const float sinks[] = {0.5f, -INFINITY, 2, -30, 3.75f, 40, 0, -1};
+    static const float strange_sinks[] = {NAN,       1e9f,  INFINITY, -1e9f,
+                                          -INFINITY, 1e30f, 3e7f,     -3e7f};
+    static const uint64_t rights[] = {0, 1, 33, 300};
+    uint64_t seed = 900u * dtype + fill + strange;
+    for (unsigned number = 0; number < LENGTHS * MASKS; number++) {
+        struct wanted wanted;
+        struct attention_problem *p = &wanted.problem;
+        set_shape(&wanted, dtype, number % LENGTHS, number / LENGTHS, widths[number % WIDTHS],
+                  widths[number % 7]);
+        draw_rest(&wanted, &seed);
+        wanted.fill = fill;
+        if (fill == PRODUCT_SPECIAL)
+            p->scale = 0.125f;
+        const uint64_t which = 1 + random_next(&seed) % 7;
+        p->slopes = (which & 1) != 0 ? slopes : NULL;
+        p->sinks = (which & 2) != 0 || strange ? (strange ? strange_sinks : sinks) : NULL;
+        p->right_windowed = (which & 4) != 0;
+        p->window_right = rights[random_next(&seed) % 4];
+        p->has_offset = random_next(&seed) % 4 == 0;
+        p->offset = random_next(&seed) % (p->skv + 20);
+        void *mask = NULL;
+        if (number % 5 == 4)
+            mask = attention_sample_mask(p, number % 2 ? GEMMD_I8 : dtype, number % 8,
+                                         random_next(&seed));
+        const bool done = (check->quick && number % 19 > 1) || p->sq > 1000 ||
+                          check_one(check, &wanted, random_next(&seed));
+        free(mask);
+        if (!done)
+            return false;
+    }
+    return true;
+}
+
+static bool check_all_terms(struct check *check, enum gemmd_dtype dtype)
+{
+    return check_terms(check, dtype, PRODUCT_UNIFORM, false) &&
+           check_terms(check, dtype, PRODUCT_SPECIAL, false) &&
+           check_terms(check, dtype, PRODUCT_UNIFORM, true);
 }
 
 /* Every pair of widths in one of the types, masks in turn. */
@@ -621,8 +675,8 @@ static bool check_dtype(struct check *check, enum gemmd_dtype dtype, bool large)
     return check_lengths(check, dtype, PRODUCT_UNIFORM) &&
            check_lengths(check, dtype, PRODUCT_SPECIAL) &&
            check_masks(check, dtype, PRODUCT_UNIFORM) &&
-           check_masks(check, dtype, PRODUCT_SPECIAL) && check_widths(check, dtype) &&
-           check_few_keys(check, dtype, PRODUCT_UNIFORM) &&
+           check_masks(check, dtype, PRODUCT_SPECIAL) && check_all_terms(check, dtype) &&
+           check_widths(check, dtype) && check_few_keys(check, dtype, PRODUCT_UNIFORM) &&
            check_few_keys(check, dtype, PRODUCT_SPECIAL) && check_scales(check, dtype) &&
            check_far_scores(check, dtype) && check_extremes(check, dtype, large);
 }
@@ -646,38 +700,43 @@ static void report(const struct check *check, enum gemmd_dtype dtype, uint64_t *
     }
 }
 
+enum extent { EXTENT_SMOKE, EXTENT_TERMS, EXTENT_ALL, EXTENT_LARGE };
+
 /* Of every type, or only of one. False if nothing more can be run. */
-static bool check_all(struct check *check, enum gemmd_dtype only, bool large, bool smoke,
+static bool check_all(struct check *check, enum gemmd_dtype only, enum extent extent,
                       uint64_t *passed, uint64_t *failed)
 {
     bool done = true;
     for (int i = 0; i < 3 && done; i++) {
         if (only != GEMMD_DTYPE_COUNT && only != dtypes[i])
             continue;
-        done = smoke ? check_smoke(check, dtypes[i]) : check_dtype(check, dtypes[i], large);
+        done = extent == EXTENT_SMOKE   ? check_smoke(check, dtypes[i])
+               : extent == EXTENT_TERMS ? check_all_terms(check, dtypes[i])
+                                        : check_dtype(check, dtypes[i], extent == EXTENT_LARGE);
         report(check, dtypes[i], passed, failed);
     }
     return done;
 }
 
-/* Every kernel that has groups, in each type of which it takes any. */
-static bool check_groups(const struct check *check, enum gemmd_dtype only, uint64_t *passed,
-                         uint64_t *failed)
+/* Compares with attentions by themselves, for each kernel and type. */
+static bool check_together(const struct check *check, enum gemmd_dtype only,
+                           attention_together_check compare, const char *what, uint64_t *passed,
+                           uint64_t *failed)
 {
     bool done = true;
     for (unsigned i = 0; i < check->count && done; i++) {
         const struct trial *trial = &check->trials[i];
-        struct attention_shared_launch result;
-        if (trial->kernel->run_group == NULL || (only != GEMMD_DTYPE_COUNT && only != trial->dtype))
+        struct attention_together result;
+        if (trial->tile != NULL || (only != GEMMD_DTYPE_COUNT && only != trial->dtype))
             continue;
-        done = attention_shared_launch_check(trial->kernel, trial->dtype, check->streams[0].context,
-                                             check->streams[0].stream, check->quick, &result);
+        done = compare(trial->kernel, trial->dtype, check->streams[0].context,
+                       check->streams[0].stream, check->quick, &result);
         *passed += result.passed;
         *failed += result.failed;
         if (result.passed + result.failed == 0)
             continue;
-        printf("%-16s %-5s  %5" PRIu64 " passed  %5" PRIu64 " failed  in groups\n",
-               trial->kernel->name, dtype_name(trial->dtype), result.passed, result.failed);
+        printf("%-16s %-5s  %5" PRIu64 " passed  %5" PRIu64 " failed  %s\n", trial->kernel->name,
+               dtype_name(trial->dtype), result.passed, result.failed, what);
         if (result.failed > 0)
             printf("         first: %s\n", result.first);
     }
@@ -688,15 +747,18 @@ int main(int count, char **arguments)
 {
     static struct check check;                  /* large, and there is one */
     enum gemmd_dtype dtype = GEMMD_DTYPE_COUNT; /* all */
-    bool large = false, smoke = false, groups_only = false, tiles = false;
+    enum extent extent = EXTENT_ALL;
+    bool groups_only = false, tiles = false;
     const char *kernels = "";
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "--quick") == 0) {
             check.quick = true;
         } else if (strcmp(arguments[i], "--large") == 0) {
-            large = true;
+            extent = EXTENT_LARGE;
         } else if (strcmp(arguments[i], "--smoke") == 0) {
-            smoke = true;
+            extent = EXTENT_SMOKE;
+        } else if (strcmp(arguments[i], "--terms") == 0) {
+            extent = EXTENT_TERMS;
         } else if (strcmp(arguments[i], "--group") == 0) {
             groups_only = true;
         } else if (strcmp(arguments[i], "--tiles") == 0) {
@@ -707,8 +769,9 @@ int main(int count, char **arguments)
         } else if (strcmp(arguments[i], "--kernels") == 0 && i + 1 < count) {
             kernels = arguments[++i];
         } else {
-            fprintf(stderr, "usage: gemmd-gpu-attention-check [--quick | --smoke] [--large] "
-                            "[--group] [--tiles] [--kernels TEXT] [--dtype NAME]\n");
+            fprintf(stderr,
+                    "usage: gemmd-gpu-attention-check [--quick] [--smoke | --terms | --large] "
+                    "[--group] [--tiles] [--kernels TEXT] [--dtype NAME]\n");
             return 2;
         }
     }
@@ -721,8 +784,13 @@ int main(int count, char **arguments)
             add_tiles(&check, kernels);
         else if (!tiles)
             add_all(&check, &device, kernels);
-        done = groups_only || check_all(&check, dtype, large, smoke, &passed, &failed);
-        done = done && (smoke || check_groups(&check, dtype, &passed, &failed));
+        done = groups_only || check_all(&check, dtype, extent, &passed, &failed);
+        done = done && (groups_only || extent == EXTENT_SMOKE ||
+                        check_together(&check, dtype, attention_ragged_check, "with ragged entries",
+                                       &passed, &failed));
+        done = done && (extent == EXTENT_SMOKE || extent == EXTENT_TERMS ||
+                        check_together(&check, dtype, attention_shared_launch_check, "in groups",
+                                       &passed, &failed));
     }
     streams_close(check.streams);
     printf("%" PRIu64 " passed, %" PRIu64 " failed%s\n", passed, failed + !done,

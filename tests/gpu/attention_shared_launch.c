@@ -1,4 +1,4 @@
-#include "tests/gpu/attention_shared_launch.h"
+#include "tests/gpu/attention_together.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "tests/gpu/device_attention.h"
 #include "tests/product/random.h"
 
-enum { BATCH_MAX = 2, DRAWS_MAX = 100 };
+enum { BATCH_MAX = 2, DRAWS_MAX = 100, HEADS_MAX = 129 * 4 };
 
 /* A group of random attentions, and the bytes that each attention has by itself. */
 struct mix {
@@ -58,6 +58,7 @@ static bool draw_member(struct mix *mix, uint32_t number, unsigned kind,
 {
     static const uint64_t groups[] = {1, 1, 2, 4};
     static const float scales[] = {0.125f, 0.3f, -2, 0.0625f};
+    static const float slopes[HEADS_MAX] = {0.5f, 0.25f, 0.0625f}, sinks[HEADS_MAX] = {1, -2, 3};
     static float present;
     for (int i = 0; i < DRAWS_MAX; i++) {
         const bool few = draw(seed, 3) == 0;
@@ -85,6 +86,11 @@ static bool draw_member(struct mix *mix, uint32_t number, unsigned kind,
             p.lens_q = mix->lens[number];
             p.lens_kv = p.lens_q + p.batch;
         }
+        const uint64_t terms = draw(seed, 8); /* mostly none */
+        p.slopes = terms == 1 || terms == 2 ? slopes : NULL;
+        p.sinks = terms == 2 || terms == 3 ? sinks : NULL;
+        p.right_windowed = terms == 4;
+        p.window_right = draw(seed, 100);
         p.q_strides = attention_strides(layout, p.heads, p.sq, p.d + gap);
         p.k_strides = attention_strides(layout, p.kv_heads, p.skv, p.d + gap);
         p.v_strides = attention_strides(layout, p.kv_heads, p.skv, p.dv + gap);
@@ -114,7 +120,7 @@ static bool is_kept(const struct mix *mix, uint32_t i)
            memcmp(mix->alone[i] + o->bytes, lse->data, lse->bytes) == 0;
 }
 
-static void say(struct attention_shared_launch *result, const struct mix *mix, uint32_t i,
+static void say(struct attention_together *result, const struct mix *mix, uint32_t i,
                 const char *why)
 {
     char what[256];
@@ -140,7 +146,7 @@ static void destroy(struct mix *mix)
  * computed. */
 static bool compute_alone(struct mix *mix, unsigned kind, const struct operation_kernel *kernel,
                           enum gemmd_dtype dtype, struct gemm_context *context, void *stream,
-                          struct attention_shared_launch *result)
+                          struct attention_together *result)
 {
     uint64_t seed = 100 * kind + (uint64_t)dtype + 1;
     char why[256] = "";
@@ -164,7 +170,7 @@ static bool compute_alone(struct mix *mix, unsigned kind, const struct operation
 
 static bool check_kind(unsigned kind, const struct operation_kernel *kernel, enum gemmd_dtype dtype,
                        struct gemm_context *context, void *stream,
-                       struct attention_shared_launch *result)
+                       struct attention_together *result)
 {
     char why[256] = "";
     struct mix *mix = calloc(1, sizeof *mix);
@@ -189,9 +195,11 @@ static bool check_kind(unsigned kind, const struct operation_kernel *kernel, enu
 
 bool attention_shared_launch_check(const struct operation_kernel *kernel, enum gemmd_dtype dtype,
                                    struct gemm_context *context, void *stream, bool quick,
-                                   struct attention_shared_launch *result)
+                                   struct attention_together *result)
 {
-    *result = (struct attention_shared_launch){.passed = 0};
+    *result = (struct attention_together){.passed = 0};
+    if (kernel->run_group == NULL)
+        return true;
     for (unsigned kind = 0; kind < (quick ? 3 : sizeof kinds / sizeof *kinds); kind++)
         if (!check_kind(kind, kernel, dtype, context, stream, result))
             return false;

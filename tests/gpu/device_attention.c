@@ -42,7 +42,7 @@ static bool copy_lengths(struct device_attention *device, char *text, uint64_t s
     struct attention_problem *p = &device->problem;
     if (p->lens_q == NULL)
         return true;
-    const uint64_t bytes = p->batch * sizeof *p->lens_q;
+    const uint64_t count = p->batch + (p->ragged ? 1 : 0), bytes = count * sizeof *p->lens_q;
     void *memory = NULL;
     if (!succeeded(cudaMalloc(&memory, 2 * bytes), "cudaMalloc", text, size))
         return false;
@@ -55,7 +55,7 @@ static bool copy_lengths(struct device_attention *device, char *text, uint64_t s
                    "the copy of the lengths", text, size))
         return false;
     p->lens_q = memory;
-    p->lens_kv = p->lens_q + p->batch;
+    p->lens_kv = p->lens_q + count;
     return true;
 }
 
@@ -73,13 +73,27 @@ static bool copy_mask(struct device_attention *device, char *text, uint64_t size
     return done;
 }
 
+/* Slopes or sinks. */
+static bool copy_vector(struct device_attention *device, int part, const float **vector, char *text,
+                        uint64_t size)
+{
+    if (*vector == NULL)
+        return true;
+    const bool done =
+        copy_up(device, part, *vector, device->problem.heads * sizeof **vector, text, size);
+    *vector = device->memory[part];
+    return done;
+}
+
 bool device_attention_create(struct device_attention *device, const struct attention_sample *sample,
                              bool exact, void *stream)
 {
     *device = (struct device_attention){.problem = sample->problem, .stream = stream};
     struct attention_problem *p = &device->problem;
     char text[256];
-    bool done = copy_lengths(device, text, sizeof text) && copy_mask(device, text, sizeof text);
+    bool done = copy_lengths(device, text, sizeof text) && copy_mask(device, text, sizeof text) &&
+                copy_vector(device, DEVICE_ATTENTION_SLOPES, &p->slopes, text, sizeof text) &&
+                copy_vector(device, DEVICE_ATTENTION_SINKS, &p->sinks, text, sizeof text);
     for (int part = 0; part < ATTENTION_PARTS && done; part++) {
         const struct product_buffer *buffer = &sample->buffers[part];
         const uint64_t cut = exact && part <= ATTENTION_V ? buffer->offset : 0;

@@ -7,7 +7,13 @@
 
 #include "tests/product/attention_sample.h"
 
-enum { DEVICE_ATTENTION_LENGTHS = ATTENTION_PARTS, DEVICE_ATTENTION_MASK, DEVICE_ATTENTION_PARTS };
+enum {
+    DEVICE_ATTENTION_LENGTHS = ATTENTION_PARTS,
+    DEVICE_ATTENTION_MASK,
+    DEVICE_ATTENTION_SLOPES,
+    DEVICE_ATTENTION_SINKS,
+    DEVICE_ATTENTION_PARTS
+};
 
 struct device_attention {
     struct attention_problem problem; /* with device pointers */

@@ -1,5 +1,5 @@
-"""POST /attention with what the CPU backend alone computes: windows to the right, ALiBi, sinks, and
-entries whose rows follow one another without padding; and how a daemon with a GPU refuses them."""
+"""POST /attention with what not every kernel computes: windows to the right, ALiBi, sinks, and
+entries whose rows follow one another without padding; and how a daemon refuses what no kernel takes."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,8 @@ from daemon import PATIENCE_S, Daemon
 from failing_cuda import program_of
 from test_formats import NPY, RAW, SAFETENSORS, npy
 
-KERNELS = ("naive", "tiled")
+KERNELS = ("naive", "tiled")  # of every device
+FAST = "flash_mma"  # of GPUs, for 16 bits
 PROPERTIES = ["mask", "offset", "window_right", "lens=ragged", "alibi", "sinks"]
 DTYPES = ("f32", "f16", "bf16")
 
@@ -40,8 +41,12 @@ def random_vectors(rng, heads):
 
 def test_info_says_what_each_kernel_takes(url, session):
     kernels = session.get(f"{url}/info", timeout=PATIENCE_S).json()["kernels"]
-    assert {kernel["name"]: kernel["properties"] for kernel in kernels if kernel["op"] == "attention"
-            } == dict.fromkeys(KERNELS, PROPERTIES)
+    wanted = dict.fromkeys(KERNELS, PROPERTIES)
+    properties = {kernel["name"]: kernel["properties"] for kernel in kernels if kernel["op"] == "attention"}
+    if FAST in properties:
+        wanted |= {FAST: PROPERTIES[1:], "decode": []}
+        properties.pop("flash_wgmma", None)  # of GPUs of one generation
+    assert properties == wanted
     assert not any("properties" in kernel for kernel in kernels if kernel["op"] != "attention")
 
 
@@ -162,6 +167,20 @@ def test_ragged_entries_have_the_bits_of_requests_of_their_own(kernel, layout, d
         assert alone.stored(got[:, :, rows[0]]).tobytes() == one.content, f"entry {entry} has other bits"
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("options", [dict(causal=True), dict(window=9, window_right=5, alibi=1, sinks=1),
+                                     dict(causal=True, softcap=2, alibi=1, sinks=1), dict(window_right=40)], ids=str)
+def test_tensor_cores(dtype, options, url, session, attend, rng):
+    """The kernel that a GPU chooses for 16 bits."""
+    if not any(kernel["name"] == FAST for kernel in session.get(f"{url}/info", timeout=PATIENCE_S).json()["kernels"]):
+        pytest.skip(f"this daemon's device has no kernel {FAST}")
+    test_ragged_entries_have_the_bits_of_requests_of_their_own(FAST, "bshd", dtype, options, attend, rng)
+    problem = Attention(4, 5, 16, skv=9, dtype=dtype, window_right=2)
+    answer = attend({**problem.parameters(), "sinks": 1},
+                    raw(problem, random_operands(problem, rng), vectors={"sinks": [0] * 4}))
+    assert answer.status_code == 200 and answer.headers["Gemmd-Kernel"] == FAST
+
+
 def test_ragged_entries_in_other_formats(attend, rng):
     starts = ragged((3, 0, 4)), ragged((5, 2, 6))
     problem = Attention(2, 7, 8, skv=13, layout="bshd", dtype="f32", causal=True)
@@ -267,9 +286,8 @@ def test_work_is_the_most_that_ragged_entries_can_be(gemmd, rng):
         daemon.close()
 
 
-def test_a_gpu_refuses_what_its_kernels_do_not_take(gemmd, rng):
-    """The daemon's CUDA device, whose kernel takes what attention_problem_offered_on_cuda says, as all kernels of
-    CUDA do (tests/unit/test_operation.c)."""
+def test_a_device_refuses_what_its_kernels_do_not_take(gemmd, rng):
+    """The simulated CUDA device, whose only kernel takes masks and offsets, but none of the others."""
     program = program_of(gemmd)
     if program is None or program.name != "gemmd-simulated-cuda":
         pytest.skip("there is no build with a simulated GPU")

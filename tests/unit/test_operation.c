@@ -91,14 +91,15 @@ static const struct operation_kernel *const softmaxes[] = {&plain, &grouping, NU
 
 /* ---- attentions, of which the kernel does not take each property ---- */
 
-static bool takes_f16_on_cuda(const void *problem)
+static bool takes_some_f16(const void *problem)
 {
-    return ((const struct attention_problem *)problem)->dtype == GEMMD_F16 &&
-           attention_problem_offered_on_cuda(problem);
+    const struct attention_problem *p = problem;
+    return p->dtype == GEMMD_F16 && !p->ragged && !p->right_windowed && p->slopes == NULL &&
+           p->sinks == NULL && attention_problem_offered(p);
 }
 
 static const struct operation_kernel only = {
-    .name = "only", .takes = takes_f16_on_cuda, .run = run_nothing};
+    .name = "only", .takes = takes_some_f16, .run = run_nothing};
 static const struct operation_kernel *const attentions[] = {&only, NULL};
 
 const struct gemm_backend_entry gemm_backend_cuda = {.name = "cuda",

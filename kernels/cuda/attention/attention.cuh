@@ -14,16 +14,39 @@
 namespace attention
 {
 
-/* The lengths of an entry. */
-struct lengths {
-    uint64_t sq, skv;
-
-    __device__ __forceinline__ lengths(const struct attention_problem &p, uint64_t entry)
-        : sq(p.lens_q != nullptr ? (uint64_t)p.lens_q[entry] : p.sq),
-          skv(p.lens_q != nullptr ? (uint64_t)p.lens_kv[entry] : p.skv)
-    {
+/* The entry of a ragged problem that has a row of Q. */
+static __device__ __forceinline__ uint64_t ragged_entry(const struct attention_problem &p,
+                                                        uint64_t row)
+{
+    uint64_t low = 0, high = p.batch - 1;
+    while (low < high) {
+        const uint64_t middle = (low + high + 1) / 2;
+        if ((uint64_t)p.lens_q[middle] <= row)
+            low = middle;
+        else
+            high = middle - 1;
     }
-};
+    return low;
+}
+
+/* The rows of an entry (attention_rows). Without RAGGED no problem is ragged. */
+template <bool RAGGED>
+static __device__ __forceinline__ struct attention_rows rows_of(const struct attention_problem &p,
+                                                                uint64_t entry)
+{
+    struct attention_rows rows = {0, 0, p.sq, p.skv};
+    if (p.lens_q != nullptr) {
+        rows.sq = (uint64_t)p.lens_q[entry];
+        rows.skv = (uint64_t)p.lens_kv[entry];
+    }
+    if (RAGGED && p.ragged) {
+        rows.first_q = rows.sq;
+        rows.first_kv = rows.skv;
+        rows.sq = (uint64_t)p.lens_q[entry + 1] - rows.first_q;
+        rows.skv = (uint64_t)p.lens_kv[entry + 1] - rows.first_kv;
+    }
+    return rows;
+}
 
 /* The first element of a row. */
 template <typename T>
@@ -39,16 +62,25 @@ static __device__ __forceinline__ uint64_t clamp(int64_t value, uint64_t limit)
     return value < 0 ? 0 : (uint64_t)value < limit ? (uint64_t)value : limit;
 }
 
-/* The keys that query i sees; none if it lies beyond its entry's length. */
-static __device__ __forceinline__ struct attention_span
-span_of(const struct attention_problem &p, const struct lengths &lengths, uint64_t i)
+/* The position among the keys of query i of an entry with these rows. */
+static __device__ __forceinline__ int64_t position_of(const struct attention_problem &p,
+                                                      const struct attention_rows &rows, uint64_t i)
 {
-    const int64_t shift =
-        p.has_offset ? (int64_t)p.offset : (int64_t)lengths.skv - (int64_t)lengths.sq;
-    const int64_t position = (int64_t)i + shift;
-    struct attention_span span = {0, i < lengths.sq ? lengths.skv : 0};
+    return (int64_t)i + (p.has_offset ? (int64_t)p.offset : (int64_t)rows.skv - (int64_t)rows.sq);
+}
+
+/* The keys that query i sees; none if it lies beyond its entry's length. Without RIGHT no problem
+ * has a window to the right. */
+template <bool RIGHT>
+static __device__ __forceinline__ struct attention_span
+span_of(const struct attention_problem &p, const struct attention_rows &rows, uint64_t i)
+{
+    const int64_t position = position_of(p, rows, i);
+    struct attention_span span = {0, i < rows.sq ? rows.skv : 0};
     if (p.causal)
         span.end = clamp(position + 1, span.end);
+    else if (RIGHT && p.right_windowed)
+        span.end = clamp(position + 1 + (int64_t)p.window_right, span.end);
     if (p.windowed)
         span.first = clamp(position - (int64_t)p.window, span.end);
     return span;
@@ -63,7 +95,7 @@ static __device__ __forceinline__ float score_of(float product, float scale, flo
     return softcap > 0 ? __fmul_rn(softcap, tanhf(score / softcap)) : score;
 }
 
-/* The weight of a key that the mask hides. The weight of any other key is NaN or at least +0. */
+/* The weight of a key that the bias hides. The weight of any other key is NaN or at least +0. */
 static __device__ __forceinline__ float hidden_weight()
 {
     return -0.0f;
@@ -74,34 +106,49 @@ static __device__ __forceinline__ bool is_hidden(float weight)
     return __float_as_uint(weight) == 0x80000000u;
 }
 
-/* The row of the mask for a query of a problem that has a mask. */
-template <typename T> struct mask_row {
-    const char *first;
+/* What the mask and the slopes add to the scores of a query, from the query's row of the mask. */
+template <typename T> struct bias_row {
+    const char *mask; // NULL: none
     bool is_boolean;
+    float slope; // 0: none
+    int64_t position;
 
-    __device__ __forceinline__ mask_row(const struct attention_problem &p, uint64_t entry,
+    __device__ __forceinline__ bias_row(const struct attention_problem &p,
+                                        const struct attention_rows &rows, uint64_t entry,
                                         uint64_t head, uint64_t query)
-        : is_boolean(p.mask_dtype == GEMMD_I8)
+        : mask((const char *)p.mask), is_boolean(p.mask_dtype == GEMMD_I8),
+          slope(p.slopes != nullptr ? p.slopes[head] : 0.0f), position(position_of(p, rows, query))
     {
         const uint64_t size = is_boolean ? 1 : sizeof(T);
-        first =
-            (const char *)p.mask + size * (entry * p.mask_strides.batch +
-                                           head * p.mask_strides.head + query * p.mask_strides.row);
+        if (mask != nullptr)
+            mask += size * (entry * p.mask_strides.batch + head * p.mask_strides.head +
+                            query * p.mask_strides.row);
     }
 
-    /* What the mask adds to the score of a key; minus infinity hides the key. */
+    /* What is added to the score of a key; minus infinity hides the key. */
     __device__ __forceinline__ float at(uint64_t key) const
     {
-        if (is_boolean)
-            return first[key] != 0 ? 0.0f : -CUDART_INF_F;
-        return widen(((const T *)first)[key]);
+        float added = 0;
+        if (mask != nullptr)
+            added = is_boolean ? (mask[key] != 0 ? 0.0f : -CUDART_INF_F)
+                               : widen(((const T *)mask)[key]);
+        if (slope != 0)
+            added = __fsub_rn(added, __fmul_rn(slope, fabsf((float)((int64_t)key - position))));
+        return added;
     }
 };
 
-/* The score of a key that the mask adds `added` to. */
-static __device__ __forceinline__ float masked_score(float score, float added)
+/* The score of a key to which `added` is added. */
+static __device__ __forceinline__ float biased_score(float score, float added)
 {
     return added == -CUDART_INF_F ? added : __fadd_rn(score, added);
+}
+
+/* The number that is subtracted from scores. While all scores are minus infinity, any finite number
+ * is right. */
+static __device__ __forceinline__ float base_of(float most)
+{
+    return most == -CUDART_INF_F ? 0 : most;
 }
 
 } // namespace attention

@@ -125,7 +125,7 @@ static __device__ __forceinline__ void join(const arguments &p, uint32_t number)
     const bool again = sees && (is_far(state, state.total) ||
                                 (!finite && state.total > 0 && is_finite(state.total)));
     if (again && threadIdx.x < 32)
-        exact_row<Element>(p.a, entry, at.head, at.i, keys);
+        exact_row<Element>(p.a, n, entry, at.head, at.i, keys);
 }
 
 } // namespace attention_decode

@@ -12,6 +12,12 @@
  * Rows may have any alignment. Rows that do not start at multiples of 16 bytes are read element by
  * element.
  *
+ * General problems (attention_flash_mma_is_general) have kernels of their own. A row starts with
+ * its sink as the largest score, whose weight is the total. The tiles of a head are those of its
+ * ragged entries, one after another. An entry has a tile more than its rows fill at most, so that
+ * the number of its first tile follows from where its rows begin; the last tile may be without
+ * rows.
+ *
  * After T. Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning"
  * (2023). On an H100 the expected speed is half that of flash_wgmma.
  */
@@ -25,14 +31,21 @@ namespace attention_flash_mma
 
 using namespace flash;
 
-struct arguments {
-    attention_arguments a;
+template <class Arguments> struct arguments_with {
+    Arguments a;
     uint32_t tile_rows;                /* tiles of a head */
     bool q_pieces, k_pieces, v_pieces; /* whether rows start at multiples of 16 bytes */
 };
 
-template <typename Element_, int WIDTH_> struct config {
+/* The parameters of a launch of plain problems. */
+using arguments = arguments_with<attention_arguments>;
+
+/* GENERAL: for general problems. */
+template <typename Element_, int WIDTH_, bool GENERAL_> struct config {
     using Element = Element_;
+    static constexpr bool GENERAL = GENERAL_;
+    using Arguments = std::conditional_t<GENERAL, arguments_with<general_arguments>, arguments>;
+    using Lengths = std::conditional_t<GENERAL, general_lengths, lengths>;
     static constexpr int WIDTH = WIDTH_;
     static constexpr int WARPS = 4, THREADS = 32 * WARPS;
     static constexpr int BLOCKS_16 = WIDTH <= 128 ? 2 : 1; /* a warp's, of 16 rows */
@@ -41,7 +54,7 @@ template <typename Element_, int WIDTH_> struct config {
     static constexpr uint32_t SHARED_BYTES = Q_BYTES + 2 * K_BYTES;
     /* Whether there is a kernel for groups. At a width of 128 all registers are in use, and none is
      * left for the address of the problem. */
-    static constexpr bool GROUPS = WIDTH != 128;
+    static constexpr bool GROUPS = WIDTH != 128 && !GENERAL;
 };
 
 /* The state of a warp for 16 rows. */
@@ -53,8 +66,8 @@ template <class C> struct rows_16 {
 
 /* s = Q * K^T for the warp's rows, from `first_row` of the tile on, and a tile of keys. */
 template <class C>
-static __device__ __forceinline__ void multiply_keys(const arguments &p, uint32_t q, uint32_t k,
-                                                     uint32_t first_row,
+static __device__ __forceinline__ void multiply_keys(const typename C::Arguments &p, uint32_t q,
+                                                     uint32_t k, uint32_t first_row,
                                                      float (&s)[C::BLOCKS_16][C::TILE_N / 2])
 {
 #pragma unroll
@@ -86,8 +99,8 @@ static __device__ __forceinline__ void multiply_keys(const arguments &p, uint32_
 /* rows.o += weights * V for a tile of keys. */
 template <class C>
 static __device__ __forceinline__ void
-multiply_values(const arguments &p, uint32_t v, const float (&s)[C::BLOCKS_16][C::TILE_N / 2],
-                rows_16<C> (&rows)[C::BLOCKS_16])
+multiply_values(const typename C::Arguments &p, uint32_t v,
+                const float (&s)[C::BLOCKS_16][C::TILE_N / 2], rows_16<C> (&rows)[C::BLOCKS_16])
 {
 #pragma unroll
     for (int k = 0; k < C::TILE_N / 16; k++) {
@@ -114,12 +127,21 @@ multiply_values(const arguments &p, uint32_t v, const float (&s)[C::BLOCKS_16][C
  * and multiplies the sums so far by the factor from the old maximum to the new one. All rows of the
  * warp see the keys in `all`; other keys are masked. */
 template <class C>
-static __device__ __forceinline__ void softmax(const arguments &p, const lengths &n, int32_t key,
-                                               const span &all, float (&s)[C::TILE_N / 2],
-                                               rows_16<C> &rows)
+static __device__ __forceinline__ void
+softmax(const typename C::Arguments &p, const typename C::Lengths &n, uint32_t head, int32_t key,
+        const span &all, float (&s)[C::TILE_N / 2], rows_16<C> &rows)
 {
     if (p.a.general)
         score_all(p.a, s);
+    if constexpr (C::GENERAL) {
+        if (p.a.slopes != nullptr) {
+            const float slope = p.a.slopes[head];
+            const int32_t column = key + 2 * (int32_t)(threadIdx.x % 4);
+            const int32_t position = (int32_t)rows.row + n.shift;
+            add_bias<0>(s, slope, column - position);
+            add_bias<1>(s, slope, column - position - 8);
+        }
+    }
     if (key < all.first || key + C::TILE_N > all.end) {
         const int32_t origin = key + 2 * (int32_t)(threadIdx.x % 4);
         const span keys[2] = {span_of(p.a, n, rows.row), span_of(p.a, n, rows.row + 8)};
@@ -133,25 +155,55 @@ static __device__ __forceinline__ void softmax(const arguments &p, const lengths
         rows.o[j] *= factor[j / 2 % 2];
 }
 
+/* The number of the first tile of entry `entry` of a ragged problem, within a head. */
+template <class C>
+static __device__ __forceinline__ uint32_t ragged_first_tile(const general_arguments &a,
+                                                             uint32_t entry)
+{
+    return (uint32_t)a.lens_q[entry] / C::TILE_M + entry;
+}
+
+/* The entry of a ragged problem that a tile of a head belongs to. */
+template <class C>
+static __device__ __forceinline__ uint32_t ragged_entry(const general_arguments &a, uint32_t tile)
+{
+    uint32_t low = 0, high = a.batch - 1;
+    while (low < high) {
+        const uint32_t middle = low + (high - low + 1) / 2;
+        if (ragged_first_tile<C>(a, middle) <= tile)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 /* Computes tile `index` of a problem, counted through all heads of all entries. With a causal mask
  * the tiles of a head that see the most keys come first. Called by a block. */
 template <class C>
-static __device__ __forceinline__ void compute(const arguments &p, uint32_t index)
+static __device__ __forceinline__ void compute(const typename C::Arguments &p, uint32_t index)
 {
     extern __shared__ __align__(128) char shared[];
     const uint32_t number = index / p.tile_rows, rank = index % p.tile_rows;
-    const uint32_t entry = number / p.a.heads, head = number % p.a.heads;
-    const uint32_t tile_row = (p.a.causal ? p.tile_rows - 1 - rank : rank) * C::TILE_M;
+    const uint32_t head = number % p.a.heads;
+    uint32_t entry = number / p.a.heads, tile = p.a.causal ? p.tile_rows - 1 - rank : rank;
+    if constexpr (C::GENERAL) {
+        if (p.a.ragged) {
+            entry = ragged_entry<C>(p.a, tile);
+            tile -= ragged_first_tile<C>(p.a, entry);
+        }
+    }
+    const uint32_t tile_row = tile * C::TILE_M;
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t in_tile = warp * C::BLOCKS_16 * 16;
-    const lengths n = lengths_of(p.a, entry);
+    const typename C::Lengths n = lengths_of(p.a, entry);
 
     rows_16<C> rows[C::BLOCKS_16];
 #pragma unroll
     for (int m = 0; m < C::BLOCKS_16; m++) {
         rows_16<C> &r = rows[m];
         r.row = tile_row + in_tile + 16 * m + lane / 4;
-        r.state[0] = r.state[1] = {-INFINITE, 0};
+        r.state[0] = r.state[1] = first_state(p.a, head);
 #pragma unroll
         for (int j = 0; j < C::WIDTH / 2; j++)
             r.o[j] = 0;
@@ -168,9 +220,10 @@ static __device__ __forceinline__ void compute(const arguments &p, uint32_t inde
     }
     if (any.first < any.end) {
         const uint32_t q = ptx_sm80::shared_address(shared), k = q + C::Q_BYTES, v = k + C::K_BYTES;
-        const uint32_t kv_head = head / p.a.group;
-        const uint16_t *from_k = row_at<uint16_t>(p.a.k, p.a.k_steps, entry, kv_head, 0);
-        const uint16_t *from_v = row_at<uint16_t>(p.a.v, p.a.v_steps, entry, kv_head, 0);
+        const uint32_t kv_head = head / p.a.group, apart = apart_of(p.a, entry);
+        const uint32_t row = first_q_of(n) + tile_row, row_kv = first_kv_of(n);
+        const uint16_t *from_k = row_at<uint16_t>(p.a.k, p.a.k_steps, apart, kv_head, row_kv);
+        const uint16_t *from_v = row_at<uint16_t>(p.a.v, p.a.v_steps, apart, kv_head, row_kv);
         const auto copy_keys = [&](int32_t key) {
             copy_rows<C::WIDTH, C::TILE_N, C::THREADS>(k, from_k + key * p.a.k_steps.row,
                                                        p.a.k_steps.row, p.a.d, any.first - key,
@@ -178,8 +231,8 @@ static __device__ __forceinline__ void compute(const arguments &p, uint32_t inde
             ptx_sm80::copies_commit();
         };
         copy_rows<C::WIDTH, C::TILE_M, C::THREADS>(
-            q, row_at<uint16_t>(p.a.q, p.a.q_steps, entry, head, tile_row), p.a.q_steps.row, p.a.d,
-            0, (int32_t)(n.sq - tile_row), p.q_pieces, threadIdx.x);
+            q, row_at<uint16_t>(p.a.q, p.a.q_steps, apart, head, row), p.a.q_steps.row, p.a.d, 0,
+            (int32_t)(n.sq - tile_row), p.q_pieces, threadIdx.x);
         const int32_t first = any.first / C::TILE_N * C::TILE_N;
         int32_t key = (any.end - 1) / C::TILE_N * C::TILE_N;
         copy_keys(key);
@@ -200,7 +253,7 @@ static __device__ __forceinline__ void compute(const arguments &p, uint32_t inde
                 ptx_sm80::copies_commit();
 #pragma unroll
             for (int m = 0; m < C::BLOCKS_16; m++)
-                softmax<C>(p, n, key, all, s[m], rows[m]);
+                softmax<C>(p, n, head, key, all, s[m], rows[m]);
             ptx_sm80::copies_wait<1>();
             __syncthreads(); /* V is there */
             multiply_values<C>(p, v, s, rows);
@@ -216,7 +269,7 @@ static __device__ __forceinline__ void compute(const arguments &p, uint32_t inde
 /* Grid: the tiles. */
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 2)
-    flash_mma_kernel(const __grid_constant__ arguments p, uint32_t first)
+    flash_mma_kernel(const __grid_constant__ typename C::Arguments p, uint32_t first)
 {
     compute<C>(p, first + blockIdx.x);
 }
@@ -236,11 +289,43 @@ static bool in_pieces(const struct attention_strides &strides, const void *data)
     return attention_aligned(&strides, PIECE_ELEMENTS) && (uintptr_t)data % 16 == 0;
 }
 
-template <class C> static arguments arguments_of(const struct attention_problem &problem)
+/* Fills in what only general problems have. */
+static void fill_rest(const struct attention_problem &, attention_arguments &)
 {
-    arguments p = {};
+}
+
+static void fill_rest(const struct attention_problem &problem, general_arguments &a)
+{
+    const uint64_t none = UINT64_C(1) << 40; /* more than the distance of any key */
+    a.slopes = problem.slopes;
+    a.sinks = problem.sinks;
+    a.left = (int64_t)(problem.windowed ? min(problem.window, none) : none);
+    a.right = (int64_t)(problem.right_windowed ? min(problem.window_right, none) : none);
+    if (problem.causal)
+        a.right = 0;
+    a.has_offset = problem.has_offset;
+    a.offset = (int64_t)problem.offset;
+    a.ragged = problem.ragged;
+    if (problem.slopes != nullptr && !a.general) {
+        const float log2_e = 1.44269504f;
+        a.general = 1; /* the slopes are subtracted from scores */
+        a.exponent_of_score = log2_e;
+    }
+}
+
+/* The tiles of a head. */
+template <class C> static uint64_t tile_rows_of(const struct attention_problem &p)
+{
+    return p.ragged ? p.sq / C::TILE_M + p.batch : (p.sq + C::TILE_M - 1) / C::TILE_M;
+}
+
+template <class C>
+static typename C::Arguments arguments_of(const struct attention_problem &problem)
+{
+    typename C::Arguments p = {};
     attention_arguments_fill(&problem, &p.a);
-    p.tile_rows = (p.a.sq + C::TILE_M - 1) / C::TILE_M;
+    fill_rest(problem, p.a);
+    p.tile_rows = (uint32_t)tile_rows_of<C>(problem);
     p.q_pieces = in_pieces(problem.q_strides, problem.q);
     p.k_pieces = in_pieces(problem.k_strides, problem.k);
     p.v_pieces = in_pieces(problem.v_strides, problem.v);
@@ -249,7 +334,7 @@ template <class C> static arguments arguments_of(const struct attention_problem 
 
 template <class C> static uint64_t parts_of(const struct attention_problem &p)
 {
-    return (p.sq + C::TILE_M - 1) / C::TILE_M * p.batch * p.heads;
+    return tile_rows_of<C>(p) * attention_entries_apart(&p) * p.heads;
 }
 
 template <class C>
@@ -296,20 +381,24 @@ template <class C> static cudaError_t prepare()
 }
 
 /* Calls `act` with the configuration for heads of `width`. */
-template <typename Element, class Act> static auto with_config(uint64_t width, const Act &act)
+template <typename Element, bool GENERAL, class Act>
+static auto with_config(uint64_t width, const Act &act)
 {
-    return width <= 64    ? act(config<Element, 64>())
-           : width <= 128 ? act(config<Element, 128>())
-                          : act(config<Element, 256>());
+    return width <= 64    ? act(config<Element, 64, GENERAL>())
+           : width <= 128 ? act(config<Element, 128, GENERAL>())
+                          : act(config<Element, 256, GENERAL>());
 }
 
 template <typename Element>
 static enum gemmd_error launch_alone(cudaStream_t stream, const struct attention_problem &problem,
                                      struct operation_range tiles)
 {
-    return with_config<Element>(max(problem.d, problem.dv), [&](auto config) {
+    const auto run_with = [&](auto config) {
         return run<decltype(config)>(stream, problem, tiles);
-    });
+    };
+    const uint64_t width = max(problem.d, problem.dv);
+    return attention_flash_mma_is_general(&problem) ? with_config<Element, true>(width, run_with)
+                                                    : with_config<Element, false>(width, run_with);
 }
 
 template <typename Element>
@@ -317,7 +406,7 @@ static enum gemmd_error launch_group(cudaStream_t stream, const struct attention
                                      uint32_t count)
 {
     const struct attention_problem &any = *members[0].problem;
-    return with_config<Element>(max(any.d, any.dv), [=](auto config) {
+    return with_config<Element, false>(max(any.d, any.dv), [=](auto config) {
         return run_group<decltype(config)>(stream, members, count);
     });
 }
@@ -325,10 +414,13 @@ static enum gemmd_error launch_group(cudaStream_t stream, const struct attention
 template <typename Element> static cudaError_t prepare_type()
 {
     cudaError_t error = cudaSuccess;
-    for (const uint64_t width : {64, 128, 256})
+    const auto prepare_one = [](auto config) { return prepare<decltype(config)>(); };
+    for (const uint64_t width : {64, 128, 256}) {
         if (error == cudaSuccess)
-            error = with_config<Element>(width,
-                                         [](auto config) { return prepare<decltype(config)>(); });
+            error = with_config<Element, false>(width, prepare_one);
+        if (error == cudaSuccess)
+            error = with_config<Element, true>(width, prepare_one);
+    }
     return error;
 }
 
@@ -354,8 +446,9 @@ enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
 uint64_t attention_flash_mma_tiles(const struct attention_problem *problem)
 {
     using namespace attention_flash_mma;
-    return with_config<__half>(max(problem->d, problem->dv),
-                               [&](auto config) { return parts_of<decltype(config)>(*problem); });
+    return with_config<__half, false>(max(problem->d, problem->dv), [&](auto config) {
+        return parts_of<decltype(config)>(*problem);
+    });
 }
 
 enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,

@@ -12,6 +12,13 @@
 extern "C" {
 #endif
 
+/* Whether a problem has ragged entries, an offset, a window to the right, slopes or sinks, for
+ * which there are kernels of their own. */
+static inline bool attention_flash_mma_is_general(const struct attention_problem *p)
+{
+    return p->ragged || p->has_offset || p->right_windowed || p->slopes != NULL || p->sinks != NULL;
+}
+
 /* Allows the kernels their shared memory on the current device. */
 enum gemmd_error attention_flash_mma_prepare(void);
 
@@ -23,8 +30,8 @@ enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
                                             const struct attention_problem *problem,
                                             struct operation_range tiles);
 
-/* Enqueues a group. The tiles of the members start in the order of the list. Attentions with heads
- * of 65 to 128 columns are enqueued one by one. */
+/* Enqueues a group of plain problems. The tiles of the members start in the order of the list.
+ * Attentions with heads of 65 to 128 columns are enqueued one by one. */
 enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,
                                                   const struct attention_member members[],
                                                   uint32_t count);

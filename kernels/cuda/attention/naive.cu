@@ -45,18 +45,19 @@ static __device__ __forceinline__ float combined(float value, float *values)
     return values[0];
 }
 
-/* One row of Q and the keys that it sees. */
+/* One row of Q, the keys that it sees, and what is added to their scores. */
 template <typename T> struct row {
     const struct attention_problem &p;
     const float *q; // [d], in shared memory
     const T *k, *v; // of its head
     struct attention_span span;
-    struct mask_row<T> mask; // read only if the problem has a mask
+    bool has_bias;
+    struct bias_row<T> bias;
+    const float *sink; // NULL: none
 
-    /* Whether the mask, if there is one, hides a key. */
     __device__ __forceinline__ bool hides(uint64_t key) const
     {
-        return p.mask != nullptr && mask.at(key) == -CUDART_INF_F;
+        return has_bias && bias.at(key) == -CUDART_INF_F;
     }
 
     __device__ __forceinline__ float score(uint64_t key) const
@@ -66,10 +67,10 @@ template <typename T> struct row {
         for (unsigned c = 0; c < p.d; c++)
             product = fmaf(q[c], widen(line[c]), product);
         const float score = score_of(product, p.scale, p.softcap);
-        return p.mask != nullptr ? masked_score(score, mask.at(key)) : score;
+        return has_bias ? biased_score(score, bias.at(key)) : score;
     }
 
-    /* Whether the row sees a key that the mask does not hide. */
+    /* Whether the row sees a key that the bias does not hide. */
     __device__ __forceinline__ bool sees(float *values) const
     {
         float any = 0;
@@ -83,7 +84,8 @@ template <typename T> struct row {
         float most = -CUDART_INF_F;
         for (uint64_t key = span.first + threadIdx.x; key < span.end; key += THREADS)
             most = larger(most, score(key));
-        return combined<larger>(most, values);
+        most = combined<larger>(most, values);
+        return sink != nullptr ? larger(*sink, most) : most;
     }
 
     __device__ __forceinline__ float total(float most, float *values) const
@@ -91,7 +93,8 @@ template <typename T> struct row {
         float total = 0;
         for (uint64_t key = span.first + threadIdx.x; key < span.end; key += THREADS)
             total += hides(key) ? 0 : expf(score(key) - most);
-        return combined<sum_of>(total, values);
+        total = combined<sum_of>(total, values);
+        return sink != nullptr ? total + expf(*sink - most) : total;
     }
 
     /* This thread's column of O. */
@@ -124,21 +127,26 @@ __global__ void __launch_bounds__(THREADS)
     __shared__ float q[ATTENTION_WIDTH_MAX], values[THREADS];
     const uint64_t end = range.first + range.count;
     for (uint64_t number = range.first + blockIdx.x; number < end; number += gridDim.x) {
-        const uint64_t i = number % p.sq, head = number / p.sq % p.heads;
-        const uint64_t entry = number / p.sq / p.heads, kv_head = head / (p.heads / p.kv_heads);
+        const uint64_t of_all = number % p.sq, head = number / p.sq % p.heads;
+        const uint64_t apart = number / p.sq / p.heads, kv_head = head / (p.heads / p.kv_heads);
+        const uint64_t entry = p.ragged ? ragged_entry(p, of_all) : apart;
+        const struct attention_rows rows = rows_of<true>(p, entry);
+        const uint64_t i = of_all - rows.first_q;
         const struct row<T> row = {
-            p, q, row_of((const T *)p.k, p.k_strides, entry, kv_head, 0),
-                row_of((const T *)p.v, p.v_strides, entry, kv_head, 0),
-                span_of(p, lengths(p, entry), i), mask_row<T>(p, entry, head, i)
+            p, q, row_of((const T *)p.k, p.k_strides, apart, kv_head, rows.first_kv),
+                row_of((const T *)p.v, p.v_strides, apart, kv_head, rows.first_kv),
+                span_of<true>(p, rows, i), p.mask != nullptr || p.slopes != nullptr,
+                bias_row<T>(p, rows, entry, head, i),
+                p.sinks != nullptr &&i < rows.sq ? p.sinks + head : nullptr
         };
         bool sees = row.span.first < row.span.end;
-        if (sees && p.mask != nullptr)
+        if (sees && row.has_bias)
             sees = row.sees(values);
-        float sum = 0, lse = -CUDART_INF_F;
+        float sum = 0, lse = row.sink != nullptr ? *row.sink : -CUDART_INF_F;
         __syncthreads(); /* the row before has been read */
         if (sees && threadIdx.x < p.d)
             q[threadIdx.x] =
-                widen(row_of((const T *)p.q, p.q_strides, entry, head, i)[threadIdx.x]);
+                widen(row_of((const T *)p.q, p.q_strides, apart, head, of_all)[threadIdx.x]);
         __syncthreads();
         if (sees) {
             const float most = row.largest(values), total = row.total(most, values);
@@ -146,7 +154,7 @@ __global__ void __launch_bounds__(THREADS)
             lse = most + logf(total);
         }
         if (threadIdx.x < p.dv)
-            narrow(sum, row_of((T *)p.o, p.o_strides, entry, head, i) + threadIdx.x);
+            narrow(sum, row_of((T *)p.o, p.o_strides, apart, head, of_all) + threadIdx.x);
         if (threadIdx.x == 0 && p.lse != nullptr)
             p.lse[number] = lse;
     }

@@ -13,6 +13,10 @@
  * rows whose largest score is so large that the rounding error of an exponent matters (is_far), and
  * in no other case.
  *
+ * Functions are overloaded, or templates, for the arguments of plain problems (attention_arguments)
+ * and of general ones (general_arguments). For plain problems nothing is computed that only general
+ * ones need.
+ *
  * The online softmax is from M. Milakov and N. Gimelshein, "Online normalizer calculation for
  * softmax" (2018), in the form of T. Dao, "FlashAttention-2" (2023): sums are divided by the total
  * once, at the end.
@@ -66,6 +70,88 @@ __device__ __forceinline__ span span_of(const attention_arguments &a, const leng
     return {min(first, end), end};
 }
 
+/* The entry whose rows these are at the distance between entries, and its first row there. */
+__device__ __forceinline__ uint32_t apart_of(const attention_arguments &, uint32_t entry)
+{
+    return entry;
+}
+__device__ __forceinline__ uint32_t first_q_of(const lengths &)
+{
+    return 0;
+}
+__device__ __forceinline__ uint32_t first_kv_of(const lengths &)
+{
+    return 0;
+}
+
+/* The number of rows of O that an entry has. */
+__device__ __forceinline__ uint32_t rows_of_o(const attention_arguments &a, const lengths &)
+{
+    return a.sq;
+}
+
+/* ---- the same for general problems: ragged entries, an offset, a window to the right, slopes and
+ * sinks ---- */
+
+struct general_arguments : attention_arguments {
+    const float *slopes, *sinks; /* [heads], or NULL */
+    /* Keys that a query sees to the left and to the right of its position, at most. */
+    int64_t left, right;
+    int64_t offset; /* read only if has_offset */
+    uint32_t has_offset, ragged;
+};
+
+struct general_lengths : lengths {
+    uint32_t first_q, first_kv;
+    int32_t shift; /* from the number of a query to its position */
+};
+
+__device__ __forceinline__ general_lengths lengths_of(const general_arguments &a, uint32_t entry)
+{
+    general_lengths n = {{a.sq, a.skv}, 0, 0, 0};
+    if (a.lens_q != nullptr) {
+        n.sq = (uint32_t)a.lens_q[entry];
+        n.skv = (uint32_t)a.lens_kv[entry];
+    }
+    if (a.ragged) {
+        n.first_q = n.sq;
+        n.first_kv = n.skv;
+        n.sq = (uint32_t)a.lens_q[entry + 1] - n.first_q;
+        n.skv = (uint32_t)a.lens_kv[entry + 1] - n.first_kv;
+    }
+    n.shift = a.has_offset ? (int32_t)a.offset : (int32_t)n.skv - (int32_t)n.sq;
+    return n;
+}
+
+__device__ __forceinline__ span span_of(const general_arguments &a, const general_lengths &n,
+                                        uint32_t i)
+{
+    if (i >= n.sq)
+        return {0, 0};
+    const int64_t keys = (int64_t)n.skv, position = (int64_t)i + n.shift;
+    const int64_t end = max(min(position + 1 + a.right, keys), (int64_t)0);
+    const int64_t first = min(max(position - a.left, (int64_t)0), end);
+    return {(int32_t)first, (int32_t)end};
+}
+
+__device__ __forceinline__ uint32_t apart_of(const general_arguments &a, uint32_t entry)
+{
+    return a.ragged ? 0 : entry;
+}
+__device__ __forceinline__ uint32_t first_q_of(const general_lengths &n)
+{
+    return n.first_q;
+}
+__device__ __forceinline__ uint32_t first_kv_of(const general_lengths &n)
+{
+    return n.first_kv;
+}
+
+__device__ __forceinline__ uint32_t rows_of_o(const general_arguments &a, const general_lengths &n)
+{
+    return a.ragged ? n.sq : a.sq;
+}
+
 /* ---- arithmetic ---- */
 
 __device__ __forceinline__ float exp2_fast(float x)
@@ -111,6 +197,28 @@ __device__ __forceinline__ void score_all(const attention_arguments &a, float (&
 #pragma unroll
         for (int j = 0; j < COUNT; j++)
             products[j] *= a.scale;
+    }
+}
+
+/* What the slope of a head subtracts from the score of a key is slope * distance, where `distance`
+ * is from the position of the query. */
+__device__ __forceinline__ float biased(float score, float slope, int32_t distance)
+{
+    return __fmaf_rn(-slope, fabsf((float)distance), score);
+}
+
+/* Adds the bias of a slope to the scores of a row (H: 0 or 1 of this lane's two rows). `distance`
+ * is that of this lane's first column. */
+template <int H, int COUNT>
+__device__ __forceinline__ void add_bias(float (&scores)[COUNT], float slope, int32_t distance)
+{
+#pragma unroll
+    for (int j = 0; j < COUNT; j += 4) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) { /* 8 columns for every 4 values */
+            float &score = scores[j + 2 * H + e];
+            score = biased(score, slope, distance + 2 * j + e);
+        }
     }
 }
 
@@ -160,6 +268,25 @@ struct softmax_row {
 __device__ __forceinline__ float base_of(float most)
 {
     return most == -INFINITE ? 0 : most;
+}
+
+/* The sink of a head; minus infinity, which has no weight, if the problem has none. */
+__device__ __forceinline__ float sink_of(const general_arguments &a, uint32_t head)
+{
+    return a.sinks != nullptr ? a.sinks[head] : -INFINITE;
+}
+
+/* A row before the first tile. The weight of a sink counts for the first lane of the quad. */
+__device__ __forceinline__ softmax_row first_state(const attention_arguments &, uint32_t)
+{
+    return {-INFINITE, 0};
+}
+__device__ __forceinline__ softmax_row first_state(const general_arguments &a, uint32_t head)
+{
+    const float log2_e = 1.44269504f, sink = sink_of(a, head), most = sink * log2_e;
+    /* Not 1, because `most` is rounded. */
+    const float weight = exp2_fast(__fmaf_rn(sink, log2_e, -base_of(most)));
+    return {most, threadIdx.x % 4 == 0 ? weight : 0};
 }
 
 /* Replaces the scores of row H (0 or 1 of this lane's two rows) by weights: the lane has two of
@@ -348,24 +475,88 @@ __device__ __forceinline__ float exact_score(const attention_arguments &a, const
     return score_of(a, sum);
 }
 
+/* What exact_row needs to know of row i: the score of key j from exact_score's, and a sink. */
+struct plain_terms {
+    __device__ __forceinline__ plain_terms(const attention_arguments &, const lengths &, uint32_t,
+                                           uint32_t)
+    {
+    }
+    __device__ __forceinline__ float score(float score, int32_t) const
+    {
+        return score;
+    }
+    __device__ __forceinline__ float first_most() const
+    {
+        return -INFINITE;
+    }
+    __device__ __forceinline__ float first_total(float) const
+    {
+        return 0;
+    }
+};
+
+struct general_terms {
+    float slope, sink;
+    int32_t position;
+    bool has_slope, has_sink;
+
+    __device__ __forceinline__ general_terms(const general_arguments &a, const general_lengths &n,
+                                             uint32_t head, uint32_t i)
+        : slope(a.slopes != nullptr ? a.slopes[head] : 0), sink(sink_of(a, head)),
+          position((int32_t)i + n.shift), has_slope(a.slopes != nullptr),
+          has_sink(a.sinks != nullptr)
+    {
+    }
+    __device__ __forceinline__ float score(float score, int32_t j) const
+    {
+        return has_slope ? biased(score, slope, j - position) : score;
+    }
+    __device__ __forceinline__ float first_most() const
+    {
+        return sink;
+    }
+    __device__ __forceinline__ float first_total(float most) const
+    {
+        const float log2_e = 1.44269504f;
+        return has_sink ? exp2_fast(__fsub_rn(sink, most) * log2_e) : 0;
+    }
+};
+
+__device__ __forceinline__ plain_terms terms_of(const attention_arguments &a, const lengths &n,
+                                                uint32_t head, uint32_t i)
+{
+    return plain_terms(a, n, head, i);
+}
+__device__ __forceinline__ general_terms terms_of(const general_arguments &a,
+                                                  const general_lengths &n, uint32_t head,
+                                                  uint32_t i)
+{
+    return general_terms(a, n, head, i);
+}
+
 /* Computes and stores row i of O from the keys that the row sees, of which there is at least one,
  * with plain multiply-adds. Where the scores are far from 0, lse is stored too. Called by a whole
  * warp, after a __syncwarp that follows the stores of the row that exact_row overwrites. */
-template <typename Element>
-__device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t entry,
+template <typename Element, class Arguments, class Lengths>
+__device__ __forceinline__ void exact_row(const Arguments &a, const Lengths &n, uint32_t entry,
                                           uint32_t head, uint32_t i, const span &keys)
 {
     constexpr uint32_t LANES = 32;
     const float log2_e = 1.44269504f;
-    const uint32_t lane = threadIdx.x % LANES;
-    const Element *q = row_at<Element>(a.q, a.q_steps, entry, head, i);
-    const Element *k = row_at<Element>(a.k, a.k_steps, entry, head / a.group, 0);
-    const Element *v = row_at<Element>(a.v, a.v_steps, entry, head / a.group, 0);
-    Element *o = const_cast<Element *>(row_at<Element>(a.o, a.o_steps, entry, head, i));
-    float most = -INFINITE;
+    const uint32_t lane = threadIdx.x % LANES, apart = apart_of(a, entry);
+    const uint32_t line = first_q_of(n) + i;
+    const Element *q = row_at<Element>(a.q, a.q_steps, apart, head, line);
+    const Element *k = row_at<Element>(a.k, a.k_steps, apart, head / a.group, first_kv_of(n));
+    const Element *v = row_at<Element>(a.v, a.v_steps, apart, head / a.group, first_kv_of(n));
+    Element *o = const_cast<Element *>(row_at<Element>(a.o, a.o_steps, apart, head, line));
+    const auto terms = terms_of(a, n, head, i);
+    const auto score = [&](int32_t j) {
+        return terms.score(exact_score(a, q, k + j * a.k_steps.row), j);
+    };
+    float most = terms.first_most();
 #pragma unroll 1
     for (int32_t j = keys.first + (int32_t)lane; j < keys.end; j += LANES)
-        most = fmaxf(most, exact_score(a, q, k + j * a.k_steps.row));
+        most = fmaxf(most, score(j));
 #pragma unroll
     for (uint32_t step = LANES / 2; step > 0; step /= 2)
         most = fmaxf(most, __shfl_xor_sync(WHOLE_WARP, most, step));
@@ -375,16 +566,14 @@ __device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t
     for (uint32_t c = 0; c < a.dv; c += LANES) {
         const bool exists = c + lane < a.dv;
         float sum = 0;
-        total = 0;
+        total = terms.first_total(most);
 #pragma unroll 1
         for (int32_t from = keys.first; from < keys.end; from += LANES) {
             const int32_t count = min(keys.end - from, (int32_t)LANES);
             float weight = 0;
             if ((int32_t)lane < count)
                 /* The difference of two rounded scores: the multiplication is not fused with it. */
-                weight = exp2_fast(
-                    __fsub_rn(exact_score(a, q, k + (from + (int32_t)lane) * a.k_steps.row), most) *
-                    log2_e);
+                weight = exp2_fast(__fsub_rn(score(from + (int32_t)lane), most) * log2_e);
 #pragma unroll 1
             for (int32_t t = 0; t < count; t++) {
                 const float w = __shfl_sync(WHOLE_WARP, weight, t);
@@ -397,20 +586,33 @@ __device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t
             narrow(sum / total, o + c + lane);
     }
     if (a.lse != nullptr && lane == 0 && fabsf(most) * log2_e >= FAR)
-        a.lse[((uint64_t)entry * a.heads + head) * a.sq + i] = most + logf(total);
+        a.lse[((uint64_t)apart * a.heads + head) * a.sq + line] = most + logf(total);
 }
 
 /* ---- the end of a tile ---- */
 
+/* The lse of row i if the row sees no key. */
+__device__ __forceinline__ float unseen_lse(const attention_arguments &, const lengths &, uint32_t,
+                                            uint32_t)
+{
+    return -INFINITE;
+}
+__device__ __forceinline__ float unseen_lse(const general_arguments &a, const general_lengths &n,
+                                            uint32_t head, uint32_t i)
+{
+    return i < n.sq ? sink_of(a, head) : -INFINITE;
+}
+
 /* Finishes and stores this lane's two rows, `row` of the head and row + 8: the sums divided by the
  * total of the weights, or zeros for a row that sees no key, and lse. Called by all lanes of the
  * warp. */
-template <typename Element, int COUNT>
-__device__ __forceinline__ void finish(const attention_arguments &a, const lengths &n,
-                                       uint32_t entry, uint32_t head, uint32_t row,
-                                       const softmax_row (&state)[2], const float (&sums)[COUNT])
+template <typename Element, int COUNT, class Arguments, class Lengths>
+__device__ __forceinline__ void finish(const Arguments &a, const Lengths &n, uint32_t entry,
+                                       uint32_t head, uint32_t row, const softmax_row (&state)[2],
+                                       const float (&sums)[COUNT])
 {
-    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t lane = threadIdx.x % 32, apart = apart_of(a, entry);
+    const uint32_t first_line = first_q_of(n) + row;
     float total[2];
     Element *to[2];
     bool exists[2], sees[2], finite[2];
@@ -418,10 +620,11 @@ __device__ __forceinline__ void finish(const attention_arguments &a, const lengt
     for (uint32_t h = 0; h < 2; h++) {
         const uint32_t i = row + 8 * h;
         const span keys = span_of(a, n, i);
-        exists[h] = i < a.sq;
+        exists[h] = i < rows_of_o(a, n);
         sees[h] = keys.first < keys.end;
         total[h] = quad_sum(state[h].total);
-        to[h] = const_cast<Element *>(row_at<Element>(a.o, a.o_steps, entry, head, i));
+        to[h] =
+            const_cast<Element *>(row_at<Element>(a.o, a.o_steps, apart, head, first_line + 8 * h));
     }
     finite[0] = store_row<Element, 0>(a, sums, 1 / total[0], to[0], exists[0] && sees[0]);
     finite[1] = store_row<Element, 1>(a, sums, 1 / total[1], to[1], exists[1] && sees[1]);
@@ -430,8 +633,8 @@ __device__ __forceinline__ void finish(const attention_arguments &a, const lengt
         if (exists[h] && !sees[h])
             store_zeros(a, to[h]);
         if (a.lse != nullptr && exists[h] && lane % 4 == 0)
-            a.lse[((uint64_t)entry * a.heads + head) * a.sq + row + 8 * h] =
-                lse_of(state[h], total[h], sees[h]);
+            a.lse[((uint64_t)apart * a.heads + head) * a.sq + first_line + 8 * h] =
+                sees[h] ? lse_of(state[h], total[h], true) : unseen_lse(a, n, head, row + 8 * h);
         uint32_t again =
             __ballot_sync(WHOLE_WARP, exists[h] && sees[h] &&
                                           (is_far(state[h], total[h]) ||
@@ -441,7 +644,7 @@ __device__ __forceinline__ void finish(const attention_arguments &a, const lengt
             const uint32_t i = row + 8 * h - lane / 4 + quad;
             again &= ~(0xfu << 4 * quad);
             __syncwarp();
-            exact_row<Element>(a, entry, head, i, span_of(a, n, i));
+            exact_row<Element>(a, n, entry, head, i, span_of(a, n, i));
         }
     }
 }

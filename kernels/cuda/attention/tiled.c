@@ -31,19 +31,20 @@ uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint6
 
 uint64_t attention_tiled_tiles(enum attention_tiled_rows rows, const struct attention_problem *p)
 {
-    const uint64_t tile = row_counts[rows], in_head = p->heads / p->kv_heads * p->sq;
-    return (in_head + tile - 1) / tile * p->batch * p->kv_heads;
+    return attention_tiled_tiles_of_head(row_counts[rows], p) * attention_entries_apart(p) *
+           p->kv_heads;
 }
 
 /* Many rows if they fit in shared memory, there is a block for every multiprocessor, and the
- * problem has no mask. */
+ * problem is not general. */
 static enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *p,
                                                         uint32_t multiprocessors,
                                                         uint64_t shared_bytes)
 {
     const uint64_t rows = p->heads / p->kv_heads * p->sq;
     const uint64_t blocks = attention_tiled_tiles(ATTENTION_TILED_MANY, p);
-    return p->mask == NULL && rows > row_counts[ATTENTION_TILED_FEW] && blocks >= multiprocessors &&
+    return !attention_tiled_is_general(p) && rows > row_counts[ATTENTION_TILED_FEW] &&
+                   blocks >= multiprocessors &&
                    attention_tiled_bytes(ATTENTION_TILED_MANY, p->d, p->dv) <= shared_bytes
                ? ATTENTION_TILED_MANY
                : ATTENTION_TILED_FEW;
@@ -116,29 +117,36 @@ static enum gemmd_error attention_tiled_run(struct gemm_context *base, const voi
     return attention_tiled_run_tiles(base, problem, all);
 }
 
+/* One launch for the members of f32 that are not general, and one for each of the others. */
 static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
                                                   const struct operation_member members[],
                                                   uint32_t count)
 {
     const struct cuda_context *context = cuda_context_of(base);
     struct attention_member ordered[ATTENTION_GROUP_MAX];
-    attention_group_order(members, count, ordered);
     enum gemmd_error code = GEMMD_OK;
-    if (ordered[0].problem->dtype == GEMMD_F32 && ordered[0].problem->mask == NULL)
-        return attention_tiled_launch_group_f32(
-            context->stream,
-            attention_tiled_choose_group(ordered, count, context->multiprocessors,
-                                         context->shared_bytes),
-            ordered, count);
-    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
-        code = attention_tiled_run(base, ordered[i].problem, NULL);
-    return code;
+    uint32_t together = 0;
+    attention_group_order(members, count, ordered);
+    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++) {
+        const struct attention_member member = ordered[i];
+        if (member.problem->dtype == GEMMD_F32 && !attention_tiled_is_general(member.problem))
+            ordered[together++] = member;
+        else
+            code = attention_tiled_run(base, member.problem, NULL);
+    }
+    if (together == 0 || code != GEMMD_OK)
+        return code;
+    return attention_tiled_launch_group_f32(context->stream,
+                                            attention_tiled_choose_group(ordered, together,
+                                                                         context->multiprocessors,
+                                                                         context->shared_bytes),
+                                            ordered, together);
 }
 
 const struct operation_kernel attention_cuda_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax, sums in registers",
-    .takes = attention_problem_offered_on_cuda,
+    .takes = attention_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = attention_tiled_run,
     .tiles = attention_tiled_count_tiles,

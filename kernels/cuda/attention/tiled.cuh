@@ -21,9 +21,13 @@
  * no row of a warp sees is not multiplied by that warp. The result of a row is one chain over its
  * own keys, whatever the other rows are.
  *
- * A mask's elements are read from global memory where a lane has the score, by kernels of their own
- * (MASKED), which have the shapes of few rows. The weight of a hidden key is marked as such
- * (hidden_weight), so that values which are not finite are not multiplied with that weight.
+ * Problems with a mask, slopes, sinks, a window to the right or ragged entries have kernels of
+ * their own (GENERAL), with the shapes of few rows. What is added to a score is computed where a
+ * lane has the score, from an element of the mask in global memory. The weight of a hidden key is
+ * marked as such (hidden_weight), so that values which are not finite are not multiplied with that
+ * weight. A row starts with its sink as the largest score, whose weight is the total. An entry of a
+ * ragged problem has a tile more than its rows fill at most, so that the number of its first tile
+ * follows from where its rows begin; the last tile may be without rows.
  *
  * Columns of V and O beyond dv are not copied. The values in their places are multiplied but never
  * stored.
@@ -93,30 +97,64 @@ struct arguments {
     bool wide_q, wide_k, wide_v, wide_o; // rows are whole groups of 4 elements, aligned as such
 };
 
-/* The rows that a block computes: a tile of the rows that share a head of K and V. Of these, row r
- * is query r / group of head r % group, where `group` heads of Q share the head of K and V.
- * `number` is the number of the part (operation_kernel.tiles). */
-template <class S> struct part {
+/* The number of the first tile of entry `entry` of a ragged problem, within a head of K and V. */
+template <class S>
+static __device__ __forceinline__ uint64_t ragged_first_tile(const struct attention_problem &p,
+                                                             uint64_t entry)
+{
+    return p.heads / p.kv_heads * (uint64_t)p.lens_q[entry] / S::TILE + entry;
+}
+
+template <class S>
+static __device__ __forceinline__ uint64_t ragged_entry_of_tile(const struct attention_problem &p,
+                                                                uint64_t tile)
+{
+    uint64_t low = 0, high = p.batch - 1;
+    while (low < high) {
+        const uint64_t middle = (low + high + 1) / 2;
+        if (ragged_first_tile<S>(p, middle) <= tile)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* The rows that a block computes: a tile of the rows of an entry that share a head of K and V. Of
+ * these, row r is query r / group of head r % group, where `group` heads of Q share the head of K
+ * and V. `number` is the number of the part (operation_kernel.tiles). */
+template <class S, bool GENERAL> struct part {
     uint64_t entry, kv_head;
-    uint64_t query;       // of the tile's first row
+    uint64_t apart;       // the entry, or 0 if the entries are ragged
+    uint64_t query;       // of the tile's first row, counted from the entry's first
     unsigned group, head; // heads in the group; the head of the tile's first row within the group
     unsigned rows;        // in this tile
+    struct attention_rows of_entry;
 
     __device__ __forceinline__ part(const struct arguments &a, uint64_t number)
     {
         const struct attention_problem &p = a.problem;
-        const uint64_t pairs = p.batch * p.kv_heads;
+        const bool ragged = GENERAL && p.ragged;
+        const uint64_t pairs = (ragged ? 1 : p.batch) * p.kv_heads;
         /* With a causal mask the tiles that see the most keys come first, else the tiles of a head
          * follow each other. */
-        const uint64_t tile = p.causal ? a.tiles - 1 - number / pairs : number % a.tiles;
+        uint64_t tile = p.causal ? a.tiles - 1 - number / pairs : number % a.tiles;
         const uint64_t pair = p.causal ? number % pairs : number / a.tiles;
-        const uint64_t first = tile * S::TILE;
+        uint64_t queries = p.sq;
         group = (unsigned)(p.heads / p.kv_heads);
-        entry = pair / p.kv_heads;
+        entry = apart = pair / p.kv_heads;
         kv_head = pair % p.kv_heads;
+        if (ragged) {
+            entry = ragged_entry_of_tile<S>(p, tile);
+            tile -= ragged_first_tile<S>(p, entry);
+        }
+        of_entry = rows_of<GENERAL>(p, entry);
+        if (ragged)
+            queries = of_entry.sq;
+        const uint64_t first = tile * S::TILE, all = group * queries;
         query = first / group;
         head = (unsigned)(first % group);
-        const uint64_t left = group * p.sq - first;
+        const uint64_t left = GENERAL && all < first ? 0 : all - first;
         rows = left < S::TILE ? (unsigned)left : S::TILE;
     }
 
@@ -184,6 +222,13 @@ template <class S> struct rows {
                 sums[i][c] = 0;
         }
     }
+
+    /* Begins row i with a sink, whose weight counts for one of the lanes. */
+    __device__ __forceinline__ void begin_with(unsigned i, float sink)
+    {
+        most[i] = sink;
+        total[i] = threadIdx.x % LANES_N == 0 ? expf(sink - base_of(sink)) : 0;
+    }
 };
 
 /* A thread's row i is row (lane / 8 + i / 4 * 4) * 4 + i % 4 of its warp's. */
@@ -240,13 +285,12 @@ static __device__ __forceinline__ void mask(float (&scores)[S::ROWS][4], const u
     }
 }
 
-/* Adds the mask to the scores of one tile of keys, and hides keys. Returns the hidden keys: bit 4 *
- * i
- * + j is key j of row i. Sets bit i of `sees` if row i sees a key. Keys outside the rows' spans
- * count as neither. */
+/* Adds what the mask and the slopes add to the scores of one tile of keys, and hides keys. Returns
+ * the hidden keys: bit 4 * i + j is key j of row i. Sets bit i of `sees` if row i sees a key. Keys
+ * outside the rows' spans count as neither. */
 template <class S, typename T>
-static __device__ __forceinline__ uint32_t add_mask(const struct attention_problem &p,
-                                                    const struct part<S> &part,
+static __device__ __forceinline__ uint32_t add_bias(const struct attention_problem &p,
+                                                    const struct part<S, true> &part,
                                                     float (&scores)[S::ROWS][4], const uint2 *spans,
                                                     unsigned key, uint32_t &sees)
 {
@@ -257,13 +301,16 @@ static __device__ __forceinline__ uint32_t add_mask(const struct attention_probl
     for (unsigned i = 0; i < S::ROWS; i++) {
         const uint2 span = spans[row_of_warp(i)];
         const unsigned row = warp * S::WARP_ROWS + row_of_warp(i);
-        const struct mask_row<T> mask(p, part.entry, part.head_of(row), part.query_of(row));
+        if (span.x == span.y)
+            continue; /* the row may be beyond the last */
+        const struct bias_row<T> bias(p, part.of_entry, part.entry, part.head_of(row),
+                                      part.query_of(row));
 #pragma unroll
         for (unsigned j = 0; j < 4; j++) {
             if (first + j < span.x || first + j >= span.y)
                 continue;
-            const float added = mask.at(first + j);
-            scores[i][j] = masked_score(scores[i][j], added);
+            const float added = bias.at(first + j);
+            scores[i][j] = biased_score(scores[i][j], added);
             if (added == -CUDART_INF_F)
                 hidden |= 1u << (4 * i + j);
             else
@@ -302,9 +349,7 @@ static __device__ __forceinline__ void weigh(float (&scores)[S::ROWS][4], struct
 #pragma unroll
         for (unsigned lanes = LANES_N / 2; lanes > 0; lanes /= 2)
             most = fmaxf(most, __shfl_xor_sync(UINT32_MAX, most, lanes));
-        /* The value that is subtracted from scores. While all scores are minus infinity, any finite
-         * value is right. */
-        const float base = most == -CUDART_INF_F ? 0 : most;
+        const float base = base_of(most);
         factors[i] = expf(rows.most[i] - base);
         moved |= factors[i] != 1;
         rows.most[i] = most;
@@ -348,9 +393,9 @@ static __device__ __forceinline__ void put_weights(const float (&scores)[S::ROWS
 
 /* sums += weights * V, in the order of the keys. `key` is the first key of the tile. A key that a
  * row does not see has the weight 0. That changes nothing if V is finite, but 0 times an infinity
- * is NaN: with SEEN, keys that a row does not see are left out, and with MASKED those that the mask
- * hides. */
-template <class S, bool SEEN, bool MASKED>
+ * is NaN: with SEEN, keys that a row does not see are left out, and with GENERAL those that are
+ * hidden. */
+template <class S, bool SEEN, bool GENERAL>
 static __device__ __forceinline__ void add_values(struct rows<S> &rows, const float4 *weights,
                                                   const float4 *v, const uint2 *spans, unsigned key)
 {
@@ -373,7 +418,7 @@ static __device__ __forceinline__ void add_values(struct rows<S> &rows, const fl
                     if (key + four + e < span.x || key + four + e >= span.y)
                         continue;
                 }
-                if (SEEN && MASKED && is_hidden(x[i]))
+                if (SEEN && GENERAL && is_hidden(x[i]))
                     continue;
 #pragma unroll
                 for (unsigned c = 0; c < S::COLUMNS; c++)
@@ -383,15 +428,15 @@ static __device__ __forceinline__ void add_values(struct rows<S> &rows, const fl
     }
 }
 
-/* `seen`, which is read only if MASKED: bit i is set if this lane has seen a key of row i. */
-template <class S, typename T, bool MASKED>
-static __device__ __forceinline__ void store(const struct arguments &a, const struct part<S> &part,
-                                             const struct rows<S> &rows, const uint2 *spans,
-                                             uint32_t seen)
+/* `seen`, which is read only if GENERAL: bit i is set if this lane has seen a key of row i. */
+template <class S, typename T, bool GENERAL>
+static __device__ __forceinline__ void
+store(const struct arguments &a, const struct part<S, GENERAL> &part, const struct rows<S> &rows,
+      const uint2 *spans, uint32_t seen)
 {
     const struct attention_problem &p = a.problem;
     const unsigned warp = threadIdx.x / 32, lane_n = threadIdx.x % LANES_N;
-    if (MASKED) {
+    if (GENERAL) {
 #pragma unroll
         for (unsigned lanes = LANES_N / 2; lanes > 0; lanes /= 2)
             seen |= __shfl_xor_sync(UINT32_MAX, seen, lanes);
@@ -400,7 +445,7 @@ static __device__ __forceinline__ void store(const struct arguments &a, const st
     for (unsigned i = 0; i < S::ROWS; i++) {
         const unsigned in_warp = row_of_warp(i), row = warp * S::WARP_ROWS + in_warp;
         const uint2 span = spans[in_warp];
-        const bool sees = MASKED ? (seen >> i & 1) != 0 : span.x != span.y;
+        const bool sees = GENERAL ? (seen >> i & 1) != 0 : span.x != span.y;
         float total = rows.total[i];
 #pragma unroll
         for (unsigned lanes = LANES_N / 2; lanes > 0; lanes /= 2)
@@ -409,7 +454,8 @@ static __device__ __forceinline__ void store(const struct arguments &a, const st
             continue;
         /* All weights are 0 only if all scores are minus infinity. 0 / 0 then gives NaN. */
         const uint64_t query = part.query_of(row), head = part.head_of(row);
-        T *to = row_of((T *)p.o, p.o_strides, part.entry, head, query);
+        const uint64_t line = part.of_entry.first_q + query;
+        T *to = row_of((T *)p.o, p.o_strides, part.apart, head, line);
 #pragma unroll
         for (unsigned c = 0; c < S::COLUMNS; c += 4) {
             const unsigned column = c * LANES_N + lane_n * 4;
@@ -427,27 +473,31 @@ static __device__ __forceinline__ void store(const struct arguments &a, const st
                         to[column + e] = quad.at[e];
             }
         }
-        if (lane_n == 0 && p.lse != nullptr)
-            p.lse[(part.entry * p.heads + head) * p.sq + query] = !sees ? -CUDART_INF_F
-                                                                  : total == 0
-                                                                      ? CUDART_NAN_F
-                                                                      : rows.most[i] + logf(total);
+        if (lane_n == 0 && p.lse != nullptr) {
+            float none = -CUDART_INF_F; /* lse of a row that sees no key */
+            if (GENERAL && p.sinks != nullptr && query < part.of_entry.sq)
+                none = p.sinks[head];
+            p.lse[(part.apart * p.heads + head) * p.sq + line] = !sees ? none
+                                                                 : total == 0
+                                                                     ? CUDART_NAN_F
+                                                                     : rows.most[i] + logf(total);
+        }
     }
 }
 
 /* ---- a block's work ---- */
 
 /* Loads the rows of the tile and the keys that they see. A row that sees no key is zeros. */
-template <class S, typename T>
-static __device__ __forceinline__ void
-load_queries(const struct arguments &a, const struct part<S> &part, const struct lengths &lengths,
-             const struct memory<S> &memory)
+template <class S, typename T, bool GENERAL>
+static __device__ __forceinline__ void load_queries(const struct arguments &a,
+                                                    const struct part<S, GENERAL> &part,
+                                                    const struct memory<S> &memory)
 {
     const struct attention_problem &p = a.problem;
     for (unsigned row = threadIdx.x; row < S::TILE; row += S::THREADS) {
         struct attention_span span = {0, 0};
         if (row < part.rows)
-            span = span_of(p, lengths, part.query_of(row));
+            span = span_of<GENERAL>(p, part.of_entry, part.query_of(row));
         memory.spans[row] = make_uint2((unsigned)span.first, (unsigned)span.end);
     }
     __syncthreads();
@@ -456,8 +506,8 @@ load_queries(const struct arguments &a, const struct part<S> &part, const struct
         [&](unsigned row) -> const T * {
             if (memory.spans[row].x == memory.spans[row].y)
                 return nullptr;
-            return row_of((const T *)p.q, p.q_strides, part.entry, part.head_of(row),
-                          part.query_of(row));
+            return row_of((const T *)p.q, p.q_strides, part.apart, part.head_of(row),
+                          part.of_entry.first_q + part.query_of(row));
         },
         [&](unsigned row, unsigned number, const float4 &quad) {
             put_turned<S::TILE>(memory.q, row, number, quad);
@@ -494,23 +544,30 @@ static __device__ __forceinline__ bool load_keys(const struct arguments &a, cons
 }
 
 /* Computes one part. `steps` is the number of quads of d. */
-template <class S, typename T, bool MASKED>
+template <class S, typename T, bool GENERAL>
 static __device__ __forceinline__ void compute(const struct arguments &a,
-                                               const struct part<S> &part,
+                                               const struct part<S, GENERAL> &part,
                                                const struct memory<S> &memory, unsigned steps)
 {
     const struct attention_problem &p = a.problem;
-    const struct lengths lengths(p, part.entry);
-    load_queries<S, T>(a, part, lengths, memory);
+    if (GENERAL && part.rows == 0)
+        return;
+    load_queries<S, T, GENERAL>(a, part, memory);
 
     const unsigned warp = threadIdx.x / 32;
     const uint2 *spans = memory.spans + warp * S::WARP_ROWS;
     const struct sight block(memory.spans, S::TILE), mine(spans, S::WARP_ROWS);
     float4 *weights = memory.weights + warp * S::WEIGHTS;
-    const T *k = row_of((const T *)p.k, p.k_strides, part.entry, part.kv_head, 0);
-    const T *v = row_of((const T *)p.v, p.v_strides, part.entry, part.kv_head, 0);
+    const uint64_t first_kv = part.of_entry.first_kv;
+    const T *k = row_of((const T *)p.k, p.k_strides, part.apart, part.kv_head, first_kv);
+    const T *v = row_of((const T *)p.v, p.v_strides, part.apart, part.kv_head, first_kv);
     struct rows<S> rows;
     uint32_t sees = 0;
+    if (GENERAL && p.sinks != nullptr) {
+#pragma unroll
+        for (unsigned i = 0; i < S::ROWS; i++)
+            rows.begin_with(i, p.sinks[part.head_of(warp * S::WARP_ROWS + row_of_warp(i))]);
+    }
 #pragma unroll 1
     for (unsigned key = block.first / KEYS * KEYS; key < block.end; key += KEYS) {
         __syncthreads(); /* the tile before has been read */
@@ -527,12 +584,12 @@ static __device__ __forceinline__ void compute(const struct arguments &a,
 #pragma unroll
                 for (unsigned j = 0; j < 4; j++)
                     scores[i][j] = score_of(scores[i][j], p.scale, p.softcap);
-            if (MASKED)
-                hidden = add_mask<S, T>(p, part, scores, spans, key, sees);
+            if constexpr (GENERAL)
+                hidden = add_bias<S, T>(p, part, scores, spans, key, sees);
             if (!all)
                 mask<S>(scores, spans, key);
             weigh<S>(scores, rows);
-            if (MASKED)
+            if (GENERAL)
                 mark_hidden<S>(scores, hidden);
         }
         if (S::WEIGHTS_OVER_KEYS)
@@ -541,15 +598,15 @@ static __device__ __forceinline__ void compute(const struct arguments &a,
             continue;
         put_weights<S>(scores, weights);
         __syncwarp();
-        if ((all && !MASKED) || !strange)
-            add_values<S, false, MASKED>(rows, weights, memory.v, spans, key);
+        if ((all && !GENERAL) || !strange)
+            add_values<S, false, GENERAL>(rows, weights, memory.v, spans, key);
         else
-            add_values<S, true, MASKED>(rows, weights, memory.v, spans, key);
+            add_values<S, true, GENERAL>(rows, weights, memory.v, spans, key);
     }
-    store<S, T, MASKED>(a, part, rows, spans, sees);
+    store<S, T, GENERAL>(a, part, rows, spans, sees);
 }
 
-template <class S, typename T, bool MASKED>
+template <class S, typename T, bool GENERAL>
 __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     attention_tiled_kernel(const __grid_constant__ struct arguments a, struct operation_range range)
 {
@@ -559,7 +616,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     const uint64_t end = range.first + range.count;
 #pragma unroll 1
     for (uint64_t number = range.first + blockIdx.x; number < end; number += gridDim.x) {
-        compute<S, T, MASKED>(a, part<S>(a, number), memory, steps);
+        compute<S, T, GENERAL>(a, part<S, GENERAL>(a, number), memory, steps);
         __syncthreads(); /* the spans have been read */
     }
 }
@@ -573,8 +630,8 @@ __global__ void __launch_bounds__(S::THREADS, S::GROUP_BLOCKS)
     const unsigned steps = ((unsigned)group.problems[0].problem.d + 3) / 4;
     const uint32_t i = group.find(blockIdx.x);
     const struct arguments &a = group.problems[i];
-    compute<S, T, false>(a, part<S>(a, blockIdx.x - group.first[i]), memory<S>(shared, steps),
-                         steps);
+    compute<S, T, false>(a, part<S, false>(a, blockIdx.x - group.first[i]),
+                         memory<S>(shared, steps), steps);
 }
 
 } // namespace attention_tiled

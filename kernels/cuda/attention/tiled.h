@@ -24,6 +24,23 @@ enum attention_tiled_rows {
     ATTENTION_TILED_ROWS
 };
 
+/* Whether a problem has a mask, slopes, sinks, a window to the right or ragged entries. Its kernels
+ * have tiles of few rows. */
+static inline bool attention_tiled_is_general(const struct attention_problem *p)
+{
+    return p->mask != NULL || p->slopes != NULL || p->sinks != NULL || p->right_windowed ||
+           p->ragged;
+}
+
+/* The number of tiles of `tile` rows that share a head of K and V. An entry of a ragged problem has
+ * a tile more than its rows fill at most. */
+static inline uint64_t attention_tiled_tiles_of_head(uint64_t tile,
+                                                     const struct attention_problem *p)
+{
+    const uint64_t rows = p->heads / p->kv_heads * p->sq;
+    return p->ragged ? rows / tile + p->batch : (rows + tile - 1) / tile;
+}
+
 /* The shared memory that a block needs. */
 uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint64_t dv);
 
@@ -37,7 +54,7 @@ enum gemmd_error attention_tiled_prepare_group_f32(uint64_t shared_bytes);
 uint64_t attention_tiled_tiles(enum attention_tiled_rows rows,
                                const struct attention_problem *problem);
 
-/* Enqueues tiles of a problem, with tiles of `rows` rows. A problem with a mask has few rows. */
+/* Enqueues tiles of a problem, with tiles of `rows` rows. A general problem has few rows. */
 enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
                                         const struct attention_problem *problem,
                                         struct operation_range tiles);
@@ -53,8 +70,8 @@ enum gemmd_error attention_tiled_launch_bf16(cudaStream_t stream, enum attention
                                              const struct attention_problem *problem,
                                              struct operation_range tiles);
 
-/* Enqueues a group of f32 without masks. The tiles of the members start in the order of the list.
- * For other types flash_mma computes all groups. */
+/* Enqueues a group of f32 without general problems. The tiles of the members start in the order of
+ * the list. For other types flash_mma computes all groups. */
 enum gemmd_error attention_tiled_launch_group_f32(cudaStream_t stream,
                                                   enum attention_tiled_rows rows,
                                                   const struct attention_member members[],

@@ -19,7 +19,7 @@ static bool is_wide(const void *data, const struct attention_strides &strides, u
 
 template <class S> static uint64_t parts_of(const struct attention_problem &p)
 {
-    return (p.heads / p.kv_heads * p.sq + S::TILE - 1) / S::TILE * p.batch * p.kv_heads;
+    return attention_tiled_tiles_of_head(S::TILE, &p) * p.batch * p.kv_heads;
 }
 
 template <class S, typename T>
@@ -27,7 +27,7 @@ static struct arguments arguments_of(const struct attention_problem &p)
 {
     struct arguments a;
     a.problem = p;
-    a.tiles = (p.heads / p.kv_heads * p.sq + S::TILE - 1) / S::TILE;
+    a.tiles = attention_tiled_tiles_of_head(S::TILE, &p);
     a.wide_q = is_wide<T>(p.q, p.q_strides, p.d);
     a.wide_k = is_wide<T>(p.k, p.k_strides, p.d);
     a.wide_v = is_wide<T>(p.v, p.v_strides, p.dv);
@@ -35,13 +35,13 @@ static struct arguments arguments_of(const struct attention_problem &p)
     return a;
 }
 
-template <class S, typename T, bool MASKED>
+template <class S, typename T, bool GENERAL>
 static enum gemmd_error run(cudaStream_t stream, enum attention_tiled_rows rows,
                             const struct attention_problem &p, struct operation_range tiles)
 {
     const struct arguments a = arguments_of<S, T>(p);
     const dim3 grid((unsigned)(tiles.count < INT32_MAX ? tiles.count : INT32_MAX));
-    return launch_with_memory(attention_tiled_kernel<S, T, MASKED>, grid, dim3(S::THREADS),
+    return launch_with_memory(attention_tiled_kernel<S, T, GENERAL>, grid, dim3(S::THREADS),
                               attention_tiled_bytes(rows, p.d, p.dv), stream, a, tiles);
 }
 
@@ -92,7 +92,7 @@ template <typename T>
 static enum gemmd_error run_any(cudaStream_t stream, enum attention_tiled_rows rows,
                                 const struct attention_problem &p, struct operation_range tiles)
 {
-    if (p.mask != nullptr)
+    if (attention_tiled_is_general(&p))
         return with_few(p.dv, [&](auto shape) {
             return run<decltype(shape), T, true>(stream, rows, p, tiles);
         });

@@ -400,7 +400,7 @@ __device__ __forceinline__ void decode_join_row(const decode_wgmma_arguments &p,
     if (sees && (flash::is_far(state, state.total) ||
                  (!all_finite && state.total > 0 && flash::is_finite(state.total)))) {
         __syncwarp();
-        flash::exact_row<Element>(p.a, entry, head, i, keys);
+        flash::exact_row<Element>(p.a, n, entry, head, i, keys);
     }
 }
 

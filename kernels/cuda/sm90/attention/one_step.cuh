@@ -240,7 +240,8 @@ template <class C> struct one_step_consumer {
     {
         const softmax_row state[2] = {{-flash::INFINITE, 0}, {-flash::INFINITE, 0}};
         const float o[C::WIDTH / 2] = {};
-        flash::finish<typename C::Element>(p.a, {p.a.sq, p.a.skv}, item.entry, item.head,
+        const lengths n = {p.a.sq, p.a.skv};
+        flash::finish<typename C::Element>(p.a, n, item.entry, item.head,
                                            64 * block + 16 * warp + lane / 4, state, o);
     }
 
