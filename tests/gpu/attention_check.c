@@ -445,13 +445,14 @@ static bool check_masks(struct check *check, enum gemmd_dtype dtype, enum produc
     return true;
 }
 
-/* Slopes, sinks, windows to the right and offsets, alone and together, with the lengths, the other
- * masks and operands `mask`. Some rows see no key; with `strange`, sinks are not finite, or so
- * large that all weights vanish beside them. */
+/* Slopes (gentle ones if a weight must not vanish in f32 only), sinks, windows to the right and
+ * offsets, alone and together, with the lengths, other masks and operands `mask`. Some rows see no
+ * key; with `strange`, sinks are not finite, or so large that all weights vanish beside them. */
 static bool check_terms(struct check *check, enum gemmd_dtype dtype, enum product_fill fill,
                         bool strange)
 {
     static const float slopes[] = {0.5f, 0, 0.0078125f, -0.25f, 0.1f, 1, 0.03f, 0.25f};
+    static const float gentle[] = {0.03f, 0, 0.01f, -0.02f, 0.006f, 0.031f, 0.002f, 0.01f};
     static const float sinks[] = {0.5f, -INFINITY, 2, -30, 3.75f, 40, 0, -1};
     static const float strange_sinks[] = {NAN,       1e9f,  INFINITY, -1e9f,
                                           -INFINITY, 1e30f, 3e7f,     -3e7f};
@@ -467,7 +468,7 @@ static bool check_terms(struct check *check, enum gemmd_dtype dtype, enum produc
         if (fill == PRODUCT_SPECIAL)
             p->scale = 0.125f;
         const uint64_t which = 1 + random_next(&seed) % 7;
-        p->slopes = (which & 1) != 0 ? slopes : NULL;
+        p->slopes = (which & 1) == 0 ? NULL : fill == PRODUCT_SPECIAL ? gentle : slopes;
         p->sinks = (which & 2) != 0 || strange ? (strange ? strange_sinks : sinks) : NULL;
         p->right_windowed = (which & 4) != 0;
         p->window_right = rights[random_next(&seed) % 4];

@@ -70,7 +70,8 @@ __device__ __forceinline__ span span_of(const attention_arguments &a, const leng
     return {min(first, end), end};
 }
 
-/* The entry whose rows these are at the distance between entries, and its first row there. */
+/* Where the rows of an entry lie: so many strides between entries from the start, and from there at
+ * this row of Q or of K and V. Ragged entries lie one after another. */
 __device__ __forceinline__ uint32_t apart_of(const attention_arguments &, uint32_t entry)
 {
     return entry;
