@@ -1,6 +1,7 @@
 """Fixtures of the tests of deploy/: packages built from this tree, a root that holds nothing but
 Debian's essential packages, a daemon."""
 
+import faulthandler
 import os
 import pathlib
 import re
@@ -26,6 +27,13 @@ def pytest_addoption(parser):
     parser.addoption("--gemmd", default=str(ROOT / "build" / "bin" / "gemmd"), help="the daemon")
     parser.addoption("--fleet-seconds", type=float, default=1.0,
                      help="how long test_fleet.py runs its load between two events, at least")
+
+
+def pytest_runtest_setup(item):
+    """Tests of --nightly compile whole trees, some of them in qemu: the time after which pytest.ini takes a test for one
+    that hangs is too short for them on a busy machine."""
+    if item.get_closest_marker("nightly"):
+        faulthandler.cancel_dump_traceback_later()
 
 
 def run(*command, **more):
