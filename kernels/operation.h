@@ -52,7 +52,8 @@ enum { NAIVE_SHARE_FACTOR = 64 };
 /* How a kernel would compute a problem, for people (GET /info?explain=...). */
 struct operation_tile {
     /* The tile: its name in the kernel's table, such as "bf16_128x256_1x2", or its rows and
-     * columns, such as "128x64". Of several launches, that of the first. "": not known. */
+     * columns, such as "128x64"; of an attention, its rows of Q and its keys. Of several launches,
+     * that of the first. "": not known. */
     char name[48];
     double us; /* the time that the model behind the choice estimates; 0: there is no model */
 };

@@ -10,6 +10,7 @@
  * sees: it does not depend on the threads, on other rows, or on keys that the row does not see.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -473,11 +474,23 @@ static enum gemmd_error cpu_attention_tiled_run_group(struct gemm_context *base,
     return GEMMD_OK;
 }
 
+/* The rows of Q that one part computes, of all heads that share a head of K and V, and the keys
+ * that these rows take at once. */
+static void cpu_attention_tiled_tile(struct gemm_context *base, const void *of,
+                                     struct operation_tile *out)
+{
+    (void)base;
+    const struct attention_problem *p = of;
+    const uint64_t rows = p->heads / p->kv_heads * p->sq;
+    snprintf(out->name, sizeof out->name, "%dx%d", rows < ROWS ? (int)rows : ROWS, KEYS);
+}
+
 const struct operation_kernel attention_cpu_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax in vectors",
     .takes = attention_problem_offered,
     .workspace_bytes = operation_no_workspace, /* the context has the scratch */
+    .tile = cpu_attention_tiled_tile,
     .run_group = cpu_attention_tiled_run_group,
     .group_units = 250, /* some 10 ms on two cores */
 };

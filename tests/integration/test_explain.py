@@ -71,6 +71,16 @@ def test_a_kernel_with_tiles_names_the_tile(daemon):
     assert {kernel["estimated_us"] for kernel in scaled} == {None}  # only kernels of GPUs have a model
 
 
+def test_the_tile_of_an_attention(daemon):
+    """Queries of all heads that share a head of K and V, and the keys that they take at once."""
+    def tiles(query):
+        return {kernel["name"]: kernel["tile"] for kernel in explanation(daemon, "attention", query)["kernels"]}
+
+    assert tiles("heads=2&sq=4&d=8") == {"tiled": "4x128", "naive": None}
+    assert tiles("heads=4&kv_heads=2&sq=4&d=8")["tiled"] == "8x128"
+    assert tiles("heads=2&sq=4096&d=64")["tiled"] == "96x128"
+
+
 def test_what_was_measured(start):
     """Of the kernel that has computed such a product, and of no other."""
     daemon = start("--backend=cpu")

@@ -1,9 +1,12 @@
 /* Which attention kernel and which of flash_wgmma's tiles compute what on sm_90a: functions of a
  * request's own sizes, so no GPU is needed. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/decode.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/sm90/attention/decode_wgmma.h"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 #include "kernels/operations.h"
@@ -329,6 +332,39 @@ START_TEST(kv_splits_of_wgmma_are_no_shorter)
 }
 END_TEST
 
+/* What /info?explain=attention says of a kernel; "": nothing. */
+static const char *tile_of(const struct operation_kernel *kernel, const struct attention_problem *p)
+{
+    static struct operation_tile tile;
+    struct cuda_context context = {.multiprocessors = 132, .shared_bytes = 227 << 10};
+    tile = (struct operation_tile){.us = 0};
+    ck_assert_msg(kernel->takes(p), "%s", kernel->name);
+    kernel->tile(&context.base, p, &tile);
+    ck_assert_double_eq(tile.us, 0);
+    return tile.name;
+}
+
+START_TEST(the_tile_that_is_named_is_the_tile_that_is_chosen)
+{
+    struct attention_problem many = problem_of(32, 32, 4096, 4096, 128),
+                             few_keys = problem_of(32, 32, 4096, 77, 64),
+                             wide = problem_of(32, 32, 4096, 4096, 256),
+                             decode = problem_of(32, 8, 1, 8192, 128);
+    ck_assert_str_eq(tile_of(&attention_cuda_wgmma, &many), attention_wgmma_choose(&many)->name);
+    ck_assert_str_eq(tile_of(&attention_cuda_wgmma, &few_keys),
+                     attention_wgmma_choose_alone(&few_keys)->name);
+    ck_assert_str_ne(tile_of(&attention_cuda_wgmma, &few_keys),
+                     attention_wgmma_choose(&few_keys)->name);
+    ck_assert_str_eq(tile_of(&attention_cuda_flash_mma, &many), "128x64");
+    ck_assert_str_eq(tile_of(&attention_cuda_flash_mma, &wide), "64x32");
+    ck_assert_str_eq(tile_of(&attention_cuda_tiled, &many), "128x32");
+    ck_assert_str_eq(tile_of(&attention_cuda_tiled, &decode), "32x32");
+    char splits[32];
+    snprintf(splits, sizeof splits, "4x%u", attention_decode_kv_split_keys(8192, 8, 4, 128));
+    ck_assert_str_eq(tile_of(&attention_cuda_decode, &decode), splits);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sm90_attention");
@@ -353,6 +389,7 @@ int main(void)
     tcase_add_loop_test(tests, more_than_16_rows_are_multiplied_by_wgmma, 0,
                         sizeof ROWS / sizeof *ROWS);
     tcase_add_test(tests, kv_splits_of_wgmma_are_no_shorter);
+    tcase_add_test(tests, the_tile_that_is_named_is_the_tile_that_is_chosen);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

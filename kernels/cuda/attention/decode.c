@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention/decode.h"
 
+#include <stdio.h>
+
 #include "kernels/cuda/attention/arguments.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/group.h"
@@ -67,6 +69,23 @@ static enum gemmd_error attention_decode_run(struct gemm_context *base, const vo
     return cuda_error_code((int)decode_wgmma_enqueue(&context->sm90, &member, 1, context->stream));
 }
 
+/* The rows of all heads that share a head of K and V, and the keys of a KV split. With lengths,
+ * every entry has KV splits of its own. */
+static void attention_decode_tile(struct gemm_context *base, const void *of,
+                                  struct operation_tile *out)
+{
+    const struct attention_problem *p = of;
+    const uint32_t keys = (uint32_t)p->skv, rows = (uint32_t)(p->sq * (p->heads / p->kv_heads));
+    const uint32_t width = (uint32_t)(p->d > p->dv ? p->d : p->dv);
+    const uint32_t kv_heads = attention_decode_kv_heads(p);
+    if (p->lens_q != NULL)
+        return;
+    snprintf(out->name, sizeof out->name, "%ux%u", rows,
+             attention_decode_has_wgmma(cuda_context_of(base), p)
+                 ? decode_wgmma_split_keys(keys, kv_heads, rows, width)
+                 : attention_decode_kv_split_keys(keys, kv_heads, rows, width));
+}
+
 /* A launch for the members that the kernels for sm_90a compute, and one for the others. */
 static enum gemmd_error attention_decode_run_group(struct gemm_context *base,
                                                    const struct operation_member members[],
@@ -98,6 +117,7 @@ const struct operation_kernel attention_cuda_decode = {
     .preferred_kernel = attention_decode_preferred_kernel,
     .workspace_bytes = attention_decode_workspace_bytes,
     .run = attention_decode_run,
+    .tile = attention_decode_tile,
     .run_group = attention_decode_run_group,
     .group_units = ATTENTION_GROUP_UNITS_DECODE,
 };

@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention/flash_mma.h"
 
+#include <stdio.h>
+
 #include "kernels/cuda/attention/arguments.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/group.h"
@@ -55,6 +57,15 @@ static enum gemmd_error flash_mma_run_group(struct gemm_context *context,
     return attention_flash_mma_launch_group(cuda_context_of(context)->stream, ordered, plain);
 }
 
+static void flash_mma_tile(struct gemm_context *context, const void *problem,
+                           struct operation_tile *out)
+{
+    uint32_t queries, keys;
+    (void)context;
+    attention_flash_mma_tile(problem, &queries, &keys);
+    snprintf(out->name, sizeof out->name, "%ux%u", queries, keys);
+}
+
 const struct operation_kernel attention_cuda_flash_mma = {
     .name = "flash_mma",
     .description = "tensor cores by mma.sync, keys by cp.async, softmax in registers; sm_80 on",
@@ -63,6 +74,7 @@ const struct operation_kernel attention_cuda_flash_mma = {
     .run = flash_mma_run,
     .tiles = flash_mma_tiles,
     .run_tiles = flash_mma_run_tiles,
+    .tile = flash_mma_tile,
     .launch_flops = 2e13,
     .run_group = flash_mma_run_group,
     .group_units = ATTENTION_GROUP_UNITS_TENSOR,

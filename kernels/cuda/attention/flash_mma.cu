@@ -451,6 +451,16 @@ uint64_t attention_flash_mma_tiles(const struct attention_problem *problem)
     });
 }
 
+void attention_flash_mma_tile(const struct attention_problem *problem, uint32_t *queries,
+                              uint32_t *keys)
+{
+    using namespace attention_flash_mma;
+    with_config<__half>(max(problem->d, problem->dv), [&](auto config) {
+        *queries = decltype(config)::TILE_M;
+        *keys = decltype(config)::TILE_N;
+    });
+}
+
 enum gemmd_error attention_flash_mma_launch_group(cudaStream_t stream,
                                                   const struct attention_member members[],
                                                   uint32_t count)

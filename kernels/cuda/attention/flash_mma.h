@@ -25,6 +25,10 @@ enum gemmd_error attention_flash_mma_prepare(void);
 /* The number of tiles that a problem of f16 or bf16 has. */
 uint64_t attention_flash_mma_tiles(const struct attention_problem *problem);
 
+/* The queries and the keys of a tile of a problem of f16 or bf16. */
+void attention_flash_mma_tile(const struct attention_problem *problem, uint32_t *queries,
+                              uint32_t *keys);
+
 /* Enqueues tiles of a problem of f16 or bf16. */
 enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
                                             const struct attention_problem *problem,

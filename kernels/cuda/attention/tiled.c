@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention/tiled.h"
 
+#include <stdio.h>
+
 #include "kernels/backend.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/group.h"
@@ -143,6 +145,13 @@ static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
                                             ordered, together);
 }
 
+static void attention_tiled_tile(struct gemm_context *base, const void *problem,
+                                 struct operation_tile *out)
+{
+    const enum attention_tiled_rows rows = attention_tiled_rows_of(cuda_context_of(base), problem);
+    snprintf(out->name, sizeof out->name, "%ux%d", row_counts[rows], ATTENTION_TILED_KEYS);
+}
+
 const struct operation_kernel attention_cuda_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax, sums in registers",
@@ -151,6 +160,7 @@ const struct operation_kernel attention_cuda_tiled = {
     .run = attention_tiled_run,
     .tiles = attention_tiled_count_tiles,
     .run_tiles = attention_tiled_run_tiles,
+    .tile = attention_tiled_tile,
     .launch_flops = 2e12,
     .run_group = attention_tiled_run_group,
     .group_units = ATTENTION_GROUP_UNITS_PLAIN,

@@ -1,5 +1,8 @@
 /* flash_wgmma as one kernel for any problem of f16 and bf16 whose rows are aligned. */
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
+
+#include <stdio.h>
+
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
 
@@ -55,6 +58,13 @@ static enum gemmd_error flash_wgmma_run_group(struct gemm_context *base,
     return code;
 }
 
+static void flash_wgmma_tile(struct gemm_context *base, const void *problem,
+                             struct operation_tile *out)
+{
+    (void)base;
+    snprintf(out->name, sizeof out->name, "%s", attention_wgmma_choose_alone(problem)->name);
+}
+
 const struct operation_kernel attention_cuda_wgmma = {
     .name = "flash_wgmma",
     .description = "tensor cores of sm_90a fed by the copy engine, softmax in their shadow",
@@ -64,6 +74,7 @@ const struct operation_kernel attention_cuda_wgmma = {
     .run = flash_wgmma_run,
     .tiles = flash_wgmma_tiles,
     .run_tiles = flash_wgmma_run_tiles,
+    .tile = flash_wgmma_tile,
     .launch_flops = 5e13,
     .run_group = flash_wgmma_run_group,
     .group_units = ATTENTION_GROUP_UNITS_TENSOR,
