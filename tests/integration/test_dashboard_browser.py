@@ -227,6 +227,40 @@ def test_outliers_do_not_flatten_the_rest(page, daemon):
     assert page.errors() == []
 
 
+def test_requests_are_stacked(page, daemon):
+    """Each operation's area lies on that of the one before, and the last one ends at the sum; a logarithmic axis, on
+    which no sum can be read, has lines."""
+    old_daemon(page, daemon)
+    areas = "return [...CHARTS[0].plot.querySelectorAll('path.area')].map((area) => area.getAttribute('d'))"
+    lines = "return CHARTS[0].plot.querySelectorAll('path.series').length"
+    page.run("""for (const sample of samples) sample.requests = Object.fromEntries(computing.map((op, i) => [op, i < 2 ? 4 + 8 * i : 0]));
+        show()""")
+    tops = [float(re.match(r"M\S+ (\S+?)L", path).group(1)) for path in page.run(areas)]
+    heights = page.run("""const {y} = valueAxis(CHARTS[0], stack(CHARTS[0].series.map(([, value]) => shown.list.map(value))));
+        return [4, 16].map((sum) => y(sum / shown.list[0].seconds))""")
+    assert tops[0] == pytest.approx(heights[0], abs=0.1) and page.run(lines) == 0
+    assert tops[1:] == pytest.approx([heights[1]] * (len(tops) - 1), abs=0.1) and len(tops) > 2
+    page.click("scale")
+    assert page.run(areas) == [] and page.run(lines) == len(tops)
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_labels_of_times_have_room(width, page, daemon):
+    """At least two, none over its neighbour, whatever the length of time."""
+    page.size(width, False)
+    old_daemon(page, daemon)
+    page.run("range = 6 * 3600")
+    for seconds in (7, 20, 45, 90, 170, 181, 290, 600, 890, 1700, 3599, 9000, 21600):
+        boxes = page.run("""const end = samples[samples.length - 1].time;
+            zoomTo(end - arguments[0], end);
+            return [...CHARTS[0].plot.querySelectorAll('text')].filter((text) => /^[0-9]+:[0-9:]+$/.test(text.textContent))
+                .map((text) => [text.getBoundingClientRect().left, text.getBoundingClientRect().right])""", seconds)
+        assert len(boxes) >= 2, seconds
+        assert all(one[1] + 4 < other[0] for one, other in zip(boxes, boxes[1:], strict=False)), (seconds, boxes)
+    assert page.errors() == []
+
+
 def test_what_is_wrong_comes_first(page, start):
     daemon = start("--backend=cpu")
     page.open(daemon.url)
@@ -278,9 +312,10 @@ def test_a_row_for_each_device(page, daemon):
         figuresBefore = {series: parse(of(0, 10, 0) + "\\n" + of(1, 10, 0)), at: 100};
         showDevices({series: parse(of(0, 15, 0) + "\\n" + of(1, 10, 1)), at: 110});
         return [...document.querySelectorAll("#device-rows tr")].map((row) => [...row.children].map((cell) => cell.textContent))""")
-    assert [row[:6] for row in cells] == [["cuda 0", "H200", "computes", "50\u00a0%", "3", "0"],
-                                          ["cuda 1", "H200", "lost", "0\u00a0%", "3", "0"]]
-    assert {row[6] for row in cells} == {"1\u00a0KiB of 4\u00a0KiB"} and {row[8] for row in cells} == {"350 W"}
+    assert [row[:5] for row in cells] == [["cuda 0", "computes", "50\u00a0%", "3", "0"],
+                                          ["cuda 1", "lost", "0\u00a0%", "3", "0"]]
+    assert {row[5] for row in cells} == {"1\u00a0KiB of 4\u00a0KiB"}
+    assert {tuple(row[7:]) for row in cells} == {("350 W", "H200")}
 
 
 def test_a_daemon_of_the_cpu_speaks_of_the_cpu(page, daemon):

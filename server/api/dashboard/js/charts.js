@@ -17,9 +17,10 @@ const capacity = (part, name) => samples[samples.length - 1]?.[part]?.[name] ?? 
 const known = (number) => (number > 0 ? number : null);
 const cores = (number) => number.toLocaleString("en", { maximumSignificantDigits: 3 });
 
-/* `roof`: the most that there can be, with its name. `most`: the end of the axis, which is then linear. */
+/* `roof`: the most that there can be, with its name. `most`: the end of the axis, which is then linear. `stacked`: the
+ * values are parts of a sum, and are drawn on top of each other where the axis is linear. */
 const CHARTS = [
-  { title: "Requests by operation", unit: perSecond,
+  { title: "Requests by operation", unit: perSecond, stacked: true,
     get series() { return computing.map((op) => [op, (sample) => sample.requests[op] / sample.seconds]); } },
   { title: "Latency", unit: time, series: [
     ["p50", (sample) => quantile([sample], 0.5)],
@@ -142,19 +143,41 @@ function drawCursor(chart) {
   chart.band.setAttribute("width", Math.abs(to - from));
 }
 
-/* A line through the values; a gap where a value or a sample is missing. */
-function linePath(values, x, y) {
-  let path = "", before = null;
+/* The numbers of the samples, in runs between which a value or a sample is missing. */
+function runsOf(values) {
+  const runs = [];
+  let before = null;
   shown.list.forEach((sample, i) => {
     if (values[i] === null) {
       before = null;
       return;
     }
-    const at = `${x(sample.time).toFixed(1)} ${y(values[i]).toFixed(1)}`;
-    path += before !== null && sample.time - before < 2.5 * sample.seconds + 1 ? `L${at}` : `M${at}h0.8`;
+    if (before === null || sample.time - before >= 2.5 * sample.seconds + 1) runs.push([]);
+    runs[runs.length - 1].push(i);
     before = sample.time;
   });
-  return path;
+  return runs;
+}
+
+/* A line through the values, with gaps. */
+function linePath(values, x, y) {
+  const point = (i) => `${x(shown.list[i].time).toFixed(1)} ${y(values[i]).toFixed(1)}`;
+  return runsOf(values).map((run) => `M${point(run[0])}h0.8${run.slice(1).map((i) => `L${point(i)}`).join("")}`).join("");
+}
+
+/* The area between two lines, with gaps. */
+function areaPath(upper, lower, x, y) {
+  const point = (of) => (i) => `${x(shown.list[i].time).toFixed(1)} ${y(of[i]).toFixed(1)}`;
+  return runsOf(upper).map((run) => `M${[...run.map(point(upper)), ...[...run].reverse().map(point(lower))].join("L")}Z`).join("");
+}
+
+/* The values of each series on top of those of all series before it. */
+function stack(values) {
+  let below = shown.list.map(() => 0);
+  return values.map((of) => {
+    below = below.map((sum, i) => sum + of[i]);
+    return below;
+  });
 }
 
 /* The highest value that the axis has to show: the p99, if a few values are so much higher that the others would be
@@ -196,16 +219,20 @@ function outliers(chart, values, axis, width) {
     drawn = x;
     parts.push(svg("path", { class: `outlier s${i}`, d: `M${(x - 4).toFixed(1)} ${chart.top + 6}h8l-4 -7z` }));
   });
-  if (parts.length > 0)
-    parts.push(svg("text", { class: "outliers", x: width - chart.right, y: chart.top + 16, "text-anchor": "end" }, `\u25b2 up to ${chart.unit(axis.most)}`));
+  if (parts.length > 0) { /* on the side without the last mark */
+    const isLeft = drawn > (chart.left + width) / 2;
+    parts.push(svg("text", { class: "outliers", x: isLeft ? chart.left + 8 : width - chart.right, y: chart.top + 16, "text-anchor": isLeft ? "start" : "end" },
+      `\u25b2 up to ${chart.unit(axis.most)}`));
+  }
   return parts;
 }
 
 function timeTicks(chart, width) {
   const parts = [];
   const seconds = shown.to - shown.from;
+  const pixels = (width - chart.left - chart.right) / seconds;
   const every = [1, 2, 5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200]
-    .find((step) => seconds / step <= (width < 420 ? 3 : 6)) ?? 7200;
+    .find((step) => step * pixels >= (step < 60 ? 56 : 40)) ?? 7200; /* there is room between two labels */
   for (let at = Math.ceil(shown.from / every) * every; at <= shown.to; at += every)
     if (chart.x(at) > chart.left + 14 && chart.x(at) < width - (every < 60 ? 28 : 18))
       parts.push(svg("text", { x: chart.x(at), y: CHART_HEIGHT - 6, "text-anchor": "middle" }, every < 60 ? clock(at) : clock(at).slice(0, 5)));
@@ -216,7 +243,9 @@ function drawChart(chart) {
   const width = Math.max(240, chart.plot.clientWidth || 300);
   Object.assign(chart, { left: 82, right: 10, top: 8, bottom: CHART_HEIGHT - 22 });
   chart.x = (at) => chart.left + (width - chart.left - chart.right) * (at - shown.from) / (shown.to - shown.from);
-  const values = chart.series.map(([, value]) => shown.list.map(value));
+  const own = chart.series.map(([, value]) => shown.list.map(value));
+  const isStack = chart.stacked && !logarithmic;
+  const values = isStack ? stack(own) : own;
   const axis = valueAxis(chart, values);
   const { y, ticks, end, roof, roofName } = axis;
   const parts = [];
@@ -235,7 +264,9 @@ function drawChart(chart) {
     parts.push(svg("path", { class: "roof s1", d: `M${chart.left} ${y(roof)}H${width - chart.right}` }));
     parts.push(svg("text", { x: chart.left + 5, y: y(roof) + 13 }, `${roofName}: ${chart.unit(roof)}`));
   }
-  values.forEach((of, i) => parts.push(svg("path", { class: `series s${i}`, d: linePath(of, chart.x, y) })));
+  values.forEach((of, i) => parts.push(svg("path", isStack ?
+    { class: `area s${i}`, d: areaPath(of, values[i - 1] ?? of.map(() => 0), chart.x, y) } :
+    { class: `series s${i}`, d: linePath(of, chart.x, y) })));
   parts.push(...outliers(chart, values, axis, width));
   chart.band = svg("rect", { class: "chosen", y: chart.top, height: chart.bottom - chart.top, x: 0, width: 0 });
   chart.cursor = svg("path", { class: "cursor" });

@@ -115,7 +115,7 @@ function showDevices(now) {
       Math.min(1, Math.max(0, (spent(now) - spent(figuresBefore)) / (now.at - figuresBefore.at)));
     const isLost = several ? figure("gemmd_per_device_lost", "") > 0 : device.lost;
     const gpu = gpuRows(now, device.uuid).filter(([name]) => name === "power" || name === "temperature");
-    return [`${device.backend} ${device.index}`, device.name, isLost ? "lost" : "computes",
+    return [`${device.backend} ${device.index}`, isLost ? "lost" : "computes",
       Number.isFinite(busy) ? { text: percent(busy), share: [busy, 1] } : "–",
       whole(figure("gemmd_per_device_requests_waiting", "gemmd_requests_waiting")),
       whole(figure("gemmd_per_device_requests_running", "gemmd_requests_running")),
@@ -123,6 +123,6 @@ function showDevices(now) {
         figure("gemmd_per_device_memory_capacity_bytes", "gemmd_device_memory_capacity_bytes"), bytes),
       used(figure("gemmd_per_device_tensor_used_bytes", "gemmd_tensor_memory_used_bytes"),
         figure("gemmd_per_device_tensor_capacity_bytes", "gemmd_tensor_memory_capacity_bytes"), bytes),
-      gpu.map(([, cell]) => cell.text ?? cell).join(", ") || "–"];
+      gpu.map(([, cell]) => cell.text ?? cell).join(", ") || "–", device.name];
   }));
 }
