@@ -132,7 +132,8 @@ def test_what_a_tensor_is(client, tensor, named):
     assert (tensor.name, tensor.dtype, tensor.shape, tensor.ndim, tensor.size, tensor.nbytes, len(tensor)) == (
         named, np.float32, (6, 4), 2, 24, 96, 6)
     assert isinstance(tensor.dtype, np.dtype) and tensor == client.put(named, client.get(tensor))
-    assert named in repr(tensor) and "float32" in repr(tensor)
+    assert repr(tensor) == f"<Tensor {named} of {client.url}, float32, shape (6, 4), 96 bytes>"
+    assert "shape (4, 6), transposed, 96 bytes" in repr(tensor.T)
     for part in (named, "float32", "(6, 4)", "96", client.url):
         assert part in tensor._repr_html_()
     assert pickle.loads(pickle.dumps(tensor)) == tensor

@@ -144,6 +144,10 @@ class Tensor:
     def __iter__(self) -> Iterator[Any]:
         return iter(np.asarray(self))
 
+    def __repr__(self) -> str:
+        return (f"<Tensor {self.name} of {self._client.url}, {self.format or self.dtype}, shape {self.shape}"
+                f"{', transposed' if self.is_transposed else ''}, {self.nbytes:,} bytes>")
+
     def _repr_html_(self) -> str:
         return table("tensor", {"name": self.name, "type": self.format or self.dtype, "shape": self.shape,
                                 "bytes": f"{self.nbytes:,}", "address": self._client.url})
