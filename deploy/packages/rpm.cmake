@@ -31,8 +31,15 @@ set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib/systemd /usr/lib/syst
     /usr/share/man/man8 /usr/share/bash-completion /usr/share/bash-completion/completions
     /usr/share/licenses /usr/share/zsh /usr/share/zsh/site-functions /usr/share/fish
     /usr/share/fish/vendor_completions.d /usr/lib64/cmake /usr/lib64/pkgconfig /etc)
-# The same bytes from every build: no name of the build host, no time but SOURCE_DATE_EPOCH.
+# The same bytes from every build: no name of the build host, no time but SOURCE_DATE_EPOCH. The symbols for debuggers are
+# in packages *-debuginfo. CPACK_RPM_DEBUGINFO_PACKAGE makes none, as no source lies where the symbols say (/usr/src/gemmd):
+# RPM's own macro makes them, of programs and libraries that may be executed and are not stripped yet.
+find_program(EU_STRIP eu-strip REQUIRED) # find-debuginfo calls this program of elfutils
+set(CPACK_STRIP_FILES OFF)
 set(CPACK_RPM_SPEC_MORE_DEFINE "%define _buildhost localhost
 %define use_source_date_epoch_as_buildtime 1
 %define clamp_mtime_to_source_date_epoch 1
-%define __brp_mangle_shebangs %{nil}")
+%define __brp_mangle_shebangs %{nil}
+%if \\\"%{name}\\\" != \\\"gemmd-devel\\\"
+%{debug_package}
+%endif")

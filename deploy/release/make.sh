@@ -31,7 +31,7 @@ PATH=$(dirname "$python"):$PATH
 for module in build hatchling auditwheel; do
     "$python" -c "import $module" 2>/dev/null || die "$python has no module $module; --python names another one"
 done
-for program in patchelf cmake ninja dpkg-deb dpkg-shlibdeps dpkg-gensymbols rpmbuild rpm2archive; do
+for program in patchelf cmake ninja dpkg-deb dpkg-shlibdeps dpkg-gensymbols rpmbuild rpm2archive eu-strip; do
     command -v "$program" >/dev/null || die "there is no $program"
 done
 if [[ -n $arm64 ]]; then

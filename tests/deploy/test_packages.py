@@ -106,20 +106,24 @@ def test_lintian_finds_nothing(debs):
     assert result.returncode == 0, result.stdout
 
 
+def hold_the_symbols(root, program):
+    """Of a program as it is installed in the root, with names of sources that hold on any host."""
+    installed, = root.glob(program)
+    build_id = re.search(r"Build ID: (\w+)", run("readelf", "-n", installed))[1]
+    assert ".debug_info" not in run("readelf", "-SW", installed)
+    symbols = root / f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
+    folders = set(re.findall(r"DW_AT_comp_dir .*: (\S+)", run("readelf", "--debug-dump=info", symbols)))
+    assert folders == {"/usr/src/gemmd/build"}, folders
+
+
 def test_symbols_for_debuggers_are_in_packages_of_their_own(debs, dbgsyms, tmp_path):
-    """Of the programs as they are installed, and with names of sources that hold on any host."""
     for name, program in (("gemmd", "usr/bin/gemmd"), ("gemmctl", "usr/bin/gemmctl"),
                           ("libgemmd0", "usr/lib/*/libgemmd.so.0.*")):
         run("dpkg-deb", "--extract", debs[name], tmp_path / name)
         run("dpkg-deb", "--extract", dbgsyms[f"{name}-dbgsym"], tmp_path / name)
         sums = run("sh", "-c", 'dpkg-deb --ctrl-tarfile "$0" | tar -xO ./md5sums', dbgsyms[f"{name}-dbgsym"])
         assert re.fullmatch(r"(\w{32}  usr/lib/debug/\S+\n)+", sums), sums
-        installed, = (tmp_path / name).glob(program)
-        build_id = re.search(r"Build ID: (\w+)", run("readelf", "-n", installed))[1]
-        assert ".debug_info" not in run("readelf", "-SW", installed)
-        symbols = tmp_path / name / f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
-        folders = set(re.findall(r"DW_AT_comp_dir .*: (\S+)", run("readelf", "--debug-dump=info", symbols)))
-        assert folders == {"/usr/src/gemmd/build"}, folders
+        hold_the_symbols(tmp_path / name, program)
 
 
 def test_pkg_config_needs_no_other_package(debs, tmp_path):
@@ -346,10 +350,12 @@ def test_maintainer_scripts_tell_systemd(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def rpms():
-    need("rpmbuild", "rpm")
-    packages = make_packages("rpm")
-    return {re.sub(r"-\d[^-]*-\d+\..*", "", file.name): file for file in packages.glob("*.rpm")}
+def rpms(tmp_path_factory):
+    """The RPM packages by name."""
+    need("rpmbuild", "rpm", "eu-strip")
+    kept = tmp_path_factory.mktemp("rpms")
+    return {re.sub(r"-\d[^-]*-\d+\..*", "", file.name): pathlib.Path(shutil.copy(file, kept))
+            for file in make_packages("rpm").glob("*.rpm")}
 
 
 def test_rpm_packages_hold_the_same_lists(debs, rpms):
@@ -365,7 +371,7 @@ def test_rpm_packages_hold_the_same_lists(debs, rpms):
 
     names = {"gemmd": "gemmd", "gemmctl": "gemmctl", "gemmd-libs": "libgemmd0",
              "gemmd-devel": "libgemmd-dev"}
-    assert set(rpms) == set(names)
+    assert set(rpms) == {*names, "gemmd-debuginfo", "gemmctl-debuginfo", "gemmd-libs-debuginfo"}
     for rpm, deb in names.items():
         found = {re.sub(r"(/man\d/.*)\.gz$", r"\1", name) for name in held(rpms[rpm])}
         assert expected(debs[deb]) <= found, rpm
@@ -381,8 +387,51 @@ def test_rpm_packages_hold_the_same_lists(debs, rpms):
 
 
 def test_rpm_packages_of_the_same_sources_are_equal(rpms):
-    first = {name: file.read_bytes() for name, file in rpms.items()}
     time.sleep(1.1)  # RPM's times have whole seconds
-    make_packages("rpm")
-    for name, file in rpms.items():
-        assert file.read_bytes() == first[name], name
+    again = make_packages("rpm")
+    for file in rpms.values():
+        assert (again / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def test_rpm_packages_install_run_upgrade_and_leave_nothing(rpms, clean_root):
+    """In a root of Debian, for whose libraries the packages are built here, with every package of symbols. The database of
+    RPM in the root is empty, so that this test looks for the libraries in place of RPM."""
+    root = str(clean_root)
+    before = files(root)
+    rpm = ("rpm", "--root", root, "--dbpath", "/tmp/rpm")  # /tmp: files() leaves the database out
+    required = run("rpm", "-qp", "--requires", *rpms.values())
+    libraries = set(re.findall(r"^(lib[^(]+\.so[^(\s]*)", required, re.M)) - {"libgemmd.so.0"}
+    assert len(libraries) >= 8 and libraries <= set(run("chroot", root, "ldconfig", "-p").split()), libraries
+    # The loader of distributions with RPM looks for libraries in /usr/lib64, where Debian has none.
+    folders = clean_root / "etc/ld.so.conf.d/lib64.conf"
+    folders.write_text("/usr/lib64\n")
+
+    run(*rpm, "--install", "--nodeps", *rpms.values())
+    run("chroot", root, "ldconfig")
+    assert set(run(*rpm, "--query", "--all", "--queryformat", "%{name}\n").split()) == set(rpms)
+    assert run(*rpm, "--verify", "--nodeps", *rpms) == ""
+    assert re.search(r"^gemmd:", (clean_root / "etc/passwd").read_text(), re.M)
+    for program in ("usr/bin/gemmd", "usr/bin/gemmctl", "usr/lib64/libgemmd.so.0.*"):
+        hold_the_symbols(clean_root, program)
+    serve_a_product(root)
+
+    configuration = clean_root / "etc/gemmd/gemmd.json"
+    configuration.write_text('{"log-level": "debug"}\n')
+    newer = make_packages("rpm", "-D", "CPACK_PACKAGE_VERSION=99.0.0~test")
+    run(*rpm, "--upgrade", "--nodeps", *sorted(newer.glob("*.rpm")))
+    assert run(*rpm, "--query", "--queryformat", "%{version}", "gemmd") == "99.0.0~test"
+    assert configuration.read_text() == '{"log-level": "debug"}\n'
+    serve_a_product(root)
+
+    run(*rpm, "--erase", "--nodeps", *rpms)
+    kept = configuration.with_suffix(".json.rpmsave")
+    assert kept.read_text() == '{"log-level": "debug"}\n'
+    shutil.rmtree(kept.parent)
+    folders.unlink()
+    shutil.rmtree(clean_root / "tmp/rpm")
+    run("chroot", root, "ldconfig")
+    assert before - files(root) == set()
+    # Folders that packages of a distribution with RPM hold, and of which RPM therefore knows nothing here.
+    for path in sorted(files(root) - before, reverse=True):
+        assert "gemmd" not in path
+        (clean_root / path).rmdir()

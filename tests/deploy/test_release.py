@@ -28,7 +28,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def release(source):
-    need("dpkg-gensymbols", "rpmbuild", "rpm2archive")
+    need("dpkg-gensymbols", "rpmbuild", "rpm2archive", "eu-strip")
     folder = source.parent / "files"
     run(source / "deploy/release/make.sh", "--python", sys.executable, folder)
     return folder

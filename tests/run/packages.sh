@@ -69,6 +69,7 @@ find_missing() {
         want_command mandoc mandoc
         want_command mmdebstrap mmdebstrap
         want_command rpmbuild rpm
+        want_command eu-strip elfutils
         want_command buildah buildah
         want_command haproxy haproxy
         [[ $tier != nightly ]] || want_command lintian lintian
