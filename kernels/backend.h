@@ -66,8 +66,6 @@ bool gemm_problem_unscaled(const void *problem);
 /* Whether B is packed weights, and the protocol allows the problem's types and dimensions. The
  * functions above return false for packed weights. */
 bool gemm_problem_packed(const void *problem);
-/* The same for packed weights that are integers. */
-bool gemm_problem_packed_integers(const void *problem);
 /* As gemm_problem_offered, for attentions. f8_e4m3 is false: a kernel for f8_e4m3 checks the
  * problem itself. */
 bool attention_problem_offered(const void *problem);

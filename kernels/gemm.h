@@ -59,7 +59,8 @@ struct gemm_scale {
  * The products of a group of k, or of a part of the group, are summed in f32. Each of these sums is
  * multiplied by its group's scale, and they are added in f32, in an order that depends on k and n
  * alone. Weights of e2m1 are multiplied by their scales, which is exact in f32, and their products
- * are summed in f32 over all of k. alpha contains the factor of the packed weights.
+ * are summed in f32 over all of k. With A of f16 and groups of 32, a GPU multiplies the sums of the
+ * groups by the scales instead. alpha contains the factor of the packed weights.
  *
  * With scales, each sum of products is multiplied by the factors of its row and column in f32
  * before the rest of the epilogue (rowcol), or the sum of each 128 products by the product of their

@@ -86,9 +86,3 @@ bool gemm_problem_packed(const void *of)
            p->batch == 1 && !p->transb && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
            p->scales == GEMM_SCALES_NONE && dtype_offers_out(p->dtype, p->out);
 }
-
-bool gemm_problem_packed_integers(const void *of)
-{
-    const struct gemm_problem *p = of;
-    return p->packed.element == PACKED_INTEGER && gemm_problem_packed(p);
-}

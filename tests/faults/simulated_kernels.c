@@ -90,7 +90,7 @@ static const struct operation_kernel kernel_packed = {
     .rows_independent = true,
     .any_leading = true,
     .launch_flops = 1e6,
-    .takes = gemm_problem_packed_integers,
+    .takes = gemm_problem_packed,
     .workspace_bytes = operation_no_workspace,
     .run = run,
 };

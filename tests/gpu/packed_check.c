@@ -1,5 +1,6 @@
-/* Products with packed weights: every kernel that takes them against f64, every width, type of
- * scales and size of groups, and rows that have the same bits whatever other rows there are. */
+/* Products with packed weights: every kernel that takes them against f64, every type of weights and
+ * of scales and every size of groups, rows that have the same bits whatever other rows there are,
+ * and NaN of e4m3, which must not leave its column. */
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 #include <math.h>
@@ -14,23 +15,41 @@
 #include "tests/product/random.h"
 
 static const struct packed_case {
+    enum packed_element element;
     uint32_t bits;
     uint64_t k, n, group;
     bool has_zeros;
     enum gemmd_dtype dtype, scale_dtype;
     bool transa;
-    uint64_t gap; /* between the rows of A, in elements */
+    uint64_t gap;  /* between the rows of A, in elements */
+    double factor; /* of the whole matrix; 0: none */
 } cases[] = {
-    {4, 32, 8, 32, true, GEMMD_BF16, GEMMD_BF16, false, 0},
-    {4, 256, 72, 128, false, GEMMD_F16, GEMMD_F16, false, 0},
-    {8, 256, 72, 64, false, GEMMD_F16, GEMMD_F16, false, 0},
-    {4, 416, 40, 32, false, GEMMD_BF16, GEMMD_BF16, false, 8},
-    {8, 416, 40, 32, true, GEMMD_BF16, GEMMD_F32, false, 3},
-    {4, 1056, 24, 1056, false, GEMMD_BF16, GEMMD_F32, true, 5},
-    {8, 1056, 136, 1056, false, GEMMD_F16, GEMMD_F32, true, 0},
-    {4, 4096, 264, 64, true, GEMMD_F16, GEMMD_F16, false, 1},
-    {8, 4096, 136, 128, true, GEMMD_BF16, GEMMD_F16, false, 0},
-    {4, 1280, 392, 128, true, GEMMD_BF16, GEMMD_BF16, false, 0},
+    {PACKED_INTEGER, 4, 32, 8, 32, true, GEMMD_BF16, GEMMD_BF16, false, 0, 0},
+    {PACKED_INTEGER, 4, 256, 72, 128, false, GEMMD_F16, GEMMD_F16, false, 0, 0},
+    {PACKED_INTEGER, 8, 256, 72, 64, false, GEMMD_F16, GEMMD_F16, false, 0, 0},
+    {PACKED_INTEGER, 4, 416, 40, 32, false, GEMMD_BF16, GEMMD_BF16, false, 8, 0},
+    {PACKED_INTEGER, 8, 416, 40, 32, true, GEMMD_BF16, GEMMD_F32, false, 3, 0},
+    {PACKED_INTEGER, 4, 1056, 24, 1056, false, GEMMD_BF16, GEMMD_F32, true, 5, 0},
+    {PACKED_INTEGER, 8, 1056, 136, 1056, false, GEMMD_F16, GEMMD_F32, true, 0, 0},
+    {PACKED_INTEGER, 4, 4096, 264, 64, true, GEMMD_F16, GEMMD_F16, false, 1, 0},
+    {PACKED_INTEGER, 8, 4096, 136, 128, true, GEMMD_BF16, GEMMD_F16, false, 0, 0},
+    {PACKED_INTEGER, 4, 1280, 392, 128, true, GEMMD_BF16, GEMMD_BF16, false, 0, 0},
+    {PACKED_F4_E2M1, 4, 32, 8, 32, false, GEMMD_BF16, GEMMD_BF16, false, 0, 0},
+    {PACKED_F4_E2M1, 4, 32, 24, 32, false, GEMMD_F16, GEMMD_BF16, false, 0, 0},
+    {PACKED_F4_E2M1, 4, 416, 136, 32, false, GEMMD_BF16, GEMMD_BF16, false, 8, 0},
+    {PACKED_F4_E2M1, 4, 1056, 40, 32, false, GEMMD_F16, GEMMD_BF16, true, 3, 0},
+    {PACKED_F4_E2M1, 4, 4096, 264, 32, false, GEMMD_BF16, GEMMD_BF16, true, 1, 0},
+    {PACKED_F4_E2M1, 4, 2880, 392, 32, false, GEMMD_F16, GEMMD_BF16, false, 0, 0},
+    {PACKED_F4_E2M1, 4, 32, 8, 16, false, GEMMD_F16, GEMMD_BF16, false, 0, 0.0031},
+    {PACKED_F4_E2M1, 4, 352, 264, 16, false, GEMMD_BF16, GEMMD_BF16, false, 0, 1 / 448.5},
+    {PACKED_F4_E2M1, 4, 1056, 72, 16, false, GEMMD_F16, GEMMD_BF16, true, 5, 1 / 2688.0},
+    {PACKED_F4_E2M1, 4, 4096, 136, 16, false, GEMMD_BF16, GEMMD_BF16, false, 1, 37.5},
+    {PACKED_F8_E4M3, 8, 32, 8, 32, false, GEMMD_F16, GEMMD_F32, false, 0, 0},
+    {PACKED_F8_E4M3, 8, 416, 136, 32, false, GEMMD_BF16, GEMMD_BF16, false, 8, 0},
+    {PACKED_F8_E4M3, 8, 1088, 72, 64, false, GEMMD_F16, GEMMD_F16, true, 5, 0},
+    {PACKED_F8_E4M3, 8, 1280, 264, 128, false, GEMMD_BF16, GEMMD_F32, false, 0, 0},
+    {PACKED_F8_E4M3, 8, 4096, 40, 4096, false, GEMMD_BF16, GEMMD_BF16, true, 1, 0},
+    {PACKED_F8_E4M3, 8, 2080, 392, 2080, false, GEMMD_F16, GEMMD_F16, false, 0, 0},
 };
 
 enum { ROWS = 300, GUARD = 64 }; /* rows of A; elements of C that no kernel may write */
@@ -44,12 +63,14 @@ struct packed_trial {
     uint64_t a_elements; /* with the gaps */
     void *device_a, *device_b, *device_c;
     float *whole, *some;
+    uint64_t nan_column; /* which must be NaN; UINT64_MAX: none */
     double worst;
 };
 
 static struct packed_layout layout_of(const struct packed_case *of)
 {
     struct packed_layout layout = {.bits = of->bits,
+                                   .element = of->element,
                                    .k = of->k,
                                    .n = of->n,
                                    .group = of->group,
@@ -65,19 +86,32 @@ static struct packed_layout layout_of(const struct packed_case *of)
     return layout;
 }
 
-/* The integer of step p and column j, as proto/packed.h describes the arrangement. */
-static int weight_at(const struct packed_layout *layout, const unsigned char *b, uint64_t p,
-                     uint64_t j)
+/* The byte of the number of step p and column j, as proto/packed.h describes the arrangement. With
+ * 4 bits, the number is in the upper half of the byte if j % 16 is 8 or more. */
+static unsigned char *byte_at(const struct packed_layout *layout, unsigned char *b, uint64_t p,
+                              uint64_t j)
 {
     const uint64_t steps = packed_block_steps(layout), blocks = size_blocks(layout->k, steps);
     const uint64_t tile = p % steps / 16, g = j % 8, right = j % 16 / 8, upper = p % 16 / 8;
-    const unsigned char *place = b +
-                                 (j / PACKED_COLUMNS * blocks + p / steps) * PACKED_BLOCK_BYTES +
-                                 (8 * (p % 8 / 2) + g) * 16;
-    if (layout->bits == 8)
-        return place[8 * tile + 4 * upper + right + 2 * (p % 2)];
-    const uint64_t nibble = right + 2 * upper + 4 * (p % 2);
-    return place[4 * tile + nibble / 2] >> 4 * (nibble % 2) & 15;
+    unsigned char *place = b + (j / PACKED_COLUMNS * blocks + p / steps) * PACKED_BLOCK_BYTES +
+                           (8 * (p % 8 / 2) + g) * 16;
+    return layout->bits == 8 ? &place[8 * tile + 4 * upper + right + 2 * (p % 2)]
+                             : &place[4 * tile + upper + 2 * (p % 2)];
+}
+
+/* The integer less its zero point, or the value, of step p and column j. */
+static double weight_at(const struct packed_layout *layout, unsigned char *b, uint64_t p,
+                        uint64_t j)
+{
+    static const double of_e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    const unsigned char byte = *byte_at(layout, b, p, j);
+    const int number = layout->bits == 8 ? byte : byte >> (j % 16 < 8 ? 0 : 4) & 15;
+    const uint64_t group = p / layout->group * packed_columns(layout) + j;
+    if (layout->element == PACKED_F8_E4M3)
+        return (double)convert_f8_e4m3_to_f32((uint8_t)number);
+    if (layout->element == PACKED_F4_E2M1)
+        return number < 8 ? of_e2m1[number] : -of_e2m1[number - 8];
+    return number - layout->zero - (layout->has_zeros ? b[layout->zero_offset + group] : 0);
 }
 
 static double element_of(enum gemmd_dtype dtype, const void *array, uint64_t at)
@@ -103,18 +137,37 @@ static uint64_t a_at(const struct packed_trial *trial, uint64_t row, uint64_t p)
     return trial->of->transa ? p * lda + row : row * lda + p;
 }
 
-/* Random operands. The gaps of A are NaN. */
+/* A random scale of column j that the format has: one of e8m0 with groups of 32 of e2m1, whose
+ * column 1 has the least scales and column 2 scales of all sizes, and one of e4m3 with groups of
+ * 16. */
+static float random_scale(const struct packed_layout *layout, uint64_t j, uint64_t *seed)
+{
+    const uint64_t random = random_next(seed) >> 32;
+    if (layout->element != PACKED_F4_E2M1)
+        return (float)fabs(random_unit(seed)) * 0.1f;
+    if (layout->group != 32)
+        return convert_f8_e4m3_to_f32((uint8_t)(random % 0x7f));
+    return ldexpf(1, j == 1   ? (int)(random % 8) - 127
+                     : j == 2 ? (int)(random % 201) - 100
+                              : (int)(random % 10) - 12);
+}
+
+/* Random operands. The gaps of A are NaN, and no number of e4m3 is. */
 static void fill_operands(struct packed_trial *trial)
 {
     const struct packed_layout *layout = &trial->problem.packed;
     uint64_t seed = 42;
-    for (uint64_t i = 0; i < layout->bytes; i++)
-        trial->b[i] = (unsigned char)random_next(&seed);
+    for (uint64_t i = 0; i < layout->bytes; i++) {
+        const unsigned char byte = (unsigned char)random_next(&seed);
+        const bool is_nan = layout->element == PACKED_F8_E4M3 && (byte & 0x7f) == 0x7f;
+        trial->b[i] = is_nan ? byte ^ 1 : byte;
+    }
     for (uint64_t i = layout->zero_offset; i < layout->bytes; i++)
         trial->b[i] &= (unsigned char)((1u << layout->bits) - 1);
-    for (uint64_t i = 0; i < layout->k / layout->group * packed_columns(layout); i++)
+    const uint64_t columns = packed_columns(layout);
+    for (uint64_t i = 0; i < layout->k / layout->group * columns; i++)
         set_element(layout->scale_dtype, trial->b + layout->scale_offset, i,
-                    (float)fabs(random_unit(&seed)) * 0.1f);
+                    random_scale(layout, i % columns, &seed));
     for (uint64_t i = 0; i < trial->a_elements; i++)
         trial->a[i] = 0xffff;
     for (uint64_t row = 0; row < ROWS; row++)
@@ -131,7 +184,7 @@ static struct gemm_problem problem_of(const struct packed_case *of)
                                  .n = of->n,
                                  .k = of->k,
                                  .batch = 1,
-                                 .alpha = 1,
+                                 .alpha = of->factor != 0 ? of->factor : 1,
                                  .lda = (of->transa ? ROWS : of->k) + of->gap,
                                  .ldc = of->n,
                                  .packed = layout_of(of)};
@@ -139,7 +192,7 @@ static struct gemm_problem problem_of(const struct packed_case *of)
 
 static bool trial_open(struct packed_trial *trial, const struct packed_case *of)
 {
-    *trial = (struct packed_trial){.of = of, .problem = problem_of(of)};
+    *trial = (struct packed_trial){.of = of, .problem = problem_of(of), .nan_column = UINT64_MAX};
     struct gemm_problem *p = &trial->problem;
     const uint64_t c_bytes = (ROWS * of->n + GUARD) * sizeof(float);
     trial->a_elements = p->lda * (of->transa ? of->k : ROWS);
@@ -191,8 +244,9 @@ static bool compute_rows(const struct packed_trial *trial, const struct operatio
         return false;
     }
     for (uint64_t i = 0; i < rows * p.n; i++)
-        if (isnan(to[i])) {
-            snprintf(why, size, "element %" PRIu64 " of %" PRIu64 " rows is NaN", i, rows);
+        if ((isnan(to[i]) != 0) != (i % p.n == trial->nan_column)) {
+            snprintf(why, size, "element %" PRIu64 " of %" PRIu64 " rows is %g", i, rows,
+                     (double)to[i]);
             return false;
         }
     for (uint64_t i = rows * p.n; i < ROWS * p.n + GUARD; i++)
@@ -213,11 +267,10 @@ static bool near_f64(struct packed_trial *trial, char *why, uint64_t size)
             double exact = 0, magnitude = 0;
             for (uint64_t p = 0; p < layout->k; p++) {
                 const uint64_t group = p / layout->group * columns + j;
-                const int zero =
-                    layout->zero + (layout->has_zeros ? trial->b[layout->zero_offset + group] : 0);
                 const double product =
+                    trial->problem.alpha *
                     element_of(trial->of->dtype, trial->a, a_at(trial, row, p)) *
-                    (weight_at(layout, trial->b, p, j) - zero) *
+                    weight_at(layout, trial->b, p, j) *
                     element_of(layout->scale_dtype, trial->b + layout->scale_offset, group);
                 exact += product;
                 magnitude += fabs(product);
@@ -255,6 +308,36 @@ static bool rows_have_the_same_bits(struct packed_trial *trial,
     return true;
 }
 
+/* A weight of e4m3 that is NaN makes its column NaN, and no other element changes. */
+static bool nan_stays_in_its_column(struct packed_trial *trial,
+                                    const struct operation_kernel *kernel,
+                                    struct test_stream *streams, char *why, uint64_t size)
+{
+    static const uint64_t counts[] = {1, 16, 33, ROWS};
+    const uint64_t n = trial->of->n, column = n - 3;
+    if (trial->of->element != PACKED_F8_E4M3)
+        return true;
+    *byte_at(&trial->problem.packed, trial->b, trial->of->k - 5, column) = 0xff;
+    trial->nan_column = column;
+    if (cudaMemcpy(trial->device_b, trial->b, trial->problem.packed.bytes,
+                   cudaMemcpyHostToDevice) != cudaSuccess) {
+        snprintf(why, size, "%s", cudaGetErrorName(cudaGetLastError()));
+        return false;
+    }
+    for (unsigned i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        if (!compute_rows(trial, kernel, &streams[i % TEST_STREAMS], 0, counts[i], trial->some, why,
+                          size))
+            return false;
+        for (uint64_t at = 0; at < counts[i] * n; at++)
+            if (at % n != column &&
+                convert_f32_to_bits(trial->some[at]) != convert_f32_to_bits(trial->whole[at])) {
+                snprintf(why, size, "NaN in another column changes element %" PRIu64, at);
+                return false;
+            }
+    }
+    return true;
+}
+
 /* One case by one kernel. */
 static bool try_case(const struct packed_case *of, const struct operation_kernel *kernel,
                      struct test_stream *streams)
@@ -265,11 +348,12 @@ static bool try_case(const struct packed_case *of, const struct operation_kernel
         trial_open(&trial, of) &&
         compute_rows(&trial, kernel, &streams[0], 0, ROWS, trial.whole, why, sizeof why) &&
         near_f64(&trial, why, sizeof why) &&
-        rows_have_the_same_bits(&trial, kernel, streams, why, sizeof why);
-    printf("%-8s %-8s %u bits, k %" PRIu64 ", n %" PRIu64 ", groups of %" PRIu64
+        rows_have_the_same_bits(&trial, kernel, streams, why, sizeof why) &&
+        nan_stays_in_its_column(&trial, kernel, streams, why, sizeof why);
+    printf("%-8s %-8s %-7s k %" PRIu64 ", n %" PRIu64 ", groups of %" PRIu64
            "  %s  largest error %.2g of what rounding explains\n",
-           kernel->name, dtype_name(of->dtype), of->bits, of->k, of->n, of->group,
-           right ? "passed" : why, trial.worst);
+           kernel->name, dtype_name(of->dtype), packed_type(&trial.problem.packed), of->k, of->n,
+           of->group, right ? "passed" : why, trial.worst);
     trial_close(&trial);
     return right;
 }

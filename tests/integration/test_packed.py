@@ -7,11 +7,10 @@ import io
 import ml_dtypes
 import numpy as np
 import pytest
-import requests
 import safetensors
 import safetensors.numpy
 
-from daemon import PATIENCE_S, Daemon
+from daemon import Daemon
 from failing_cuda import program_of
 from test_tensors import NPY, RAW, SAFETENSORS, Tensors
 
@@ -131,24 +130,12 @@ CASES = {
     "nvfp4": dict(form="nvfp4", bits=4, k=352, n=264, group=16),
     "nvfp4_modelopt": dict(form="nvfp4_modelopt", bits=4, k=96, n=24, group=16),
 }
-OF_INTEGERS = [case for case, values in CASES.items() if values["form"] not in ROWS_OF_BYTES or "int" in case]
+TYPES_TAKEN = ["i4", "u4", "i8", "u8", "f4_e2m1", "f8_e4m3"]
 
 
 @pytest.fixture(scope="module")
 def tensors(url):
     return Tensors(url)
-
-
-@pytest.fixture(scope="module")
-def taken(url):
-    """The types of packed weights that some kernel of the daemon's device takes."""
-    kernels = requests.get(f"{url}/info", timeout=PATIENCE_S).json()["kernels"]
-    return {kind for kernel in kernels for kind in kernel.get("packed", ())}
-
-
-def need_kernel(taken, packed):
-    if packed.type not in taken:
-        pytest.skip(f"no kernel of the device takes packed weights of {packed.type}")
 
 
 @pytest.fixture
@@ -194,7 +181,7 @@ def assert_near(answer, out, a, weights, m, n):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_file_is_given_back_and_multiplied_by(case, put, post, tensors, taken, rng):
+def test_a_file_is_given_back_and_multiplied_by(case, put, post, tensors, rng):
     packed = Packed(rng=rng, **CASES[case])
     name = put(packed)
     kept = tensors.get(name)
@@ -203,7 +190,6 @@ def test_a_file_is_given_back_and_multiplied_by(case, put, post, tensors, taken,
     assert (kept.headers["Content-Type"], kept.headers["Gemmd-Dtype"]) == (SAFETENSORS, packed.type)
     assert kept.headers["Gemmd-Shape"] == f"{packed.k},{packed.n}"
     assert kept.headers["ETag"] == packed.etag()
-    need_kernel(taken, packed)
     for dtype, kind in (("bf16", BF16), ("f16", np.dtype(np.float16))):
         for m, out, out_kind in ((1, dtype, kind), (7, "f32", np.dtype(np.float32))):
             a = random_rows(m, packed.k, kind, rng)
@@ -223,10 +209,8 @@ def test_the_description(put, tensors, rng):
 def test_info_lists_the_types_that_kernels_take(session, url):
     info = session.get(f"{url}/info").json()
     takes = {kernel["name"]: kernel["packed"] for kernel in info["kernels"] if "packed" in kernel}
-    if info["devices"][0]["backend"] == "cpu":
-        assert takes == {"tiled": ["i4", "u4", "i8", "u8", "f4_e2m1", "f8_e4m3"]}
-    else:
-        assert takes == {"packed": ["i4", "u4", "i8", "u8"]}
+    kernel = {"cpu": "tiled", "cuda": "packed"}[info["devices"][0]["backend"]]
+    assert takes == {kernel: TYPES_TAKEN}
 
 
 def test_the_bits_of_a_row_do_not_depend_on_the_others(put, post, rng):
@@ -353,9 +337,8 @@ def test_what_cannot_be_taken_of_rows_of_bytes(case, put, rng):
     assert put(packed, 422, packed.body(**{scales: wide})).endswith("groups must have 32 steps")
 
 
-def test_nan_among_weights_is_in_the_result(put, post, taken, rng):
+def test_nan_among_weights_is_in_the_result(put, post, rng):
     packed = Packed(rng=rng, **CASES["float-quantized"])
-    need_kernel(taken, packed)
     packed.tensors["weight"][3, 5] = np.nan
     a = random_rows(2, packed.k, BF16, rng)
     answer = post({"b": put(packed), "m": 2, "dtype": "bf16"}, a.tobytes())
@@ -363,9 +346,8 @@ def test_nan_among_weights_is_in_the_result(put, post, taken, rng):
     assert found[:, 3].all() and found.sum() == 2
 
 
-def test_the_factor_of_a_scalar_and_alpha(put, post, tensors, taken, rng):
+def test_the_factor_of_a_scalar_and_alpha(put, post, tensors, rng):
     packed = Packed(rng=rng, **CASES["nvfp4_modelopt"])
-    need_kernel(taken, packed)
     packed.tensors["weight_scale_2"] = packed.tensors["weight_scale_2"].reshape(())
     name = put(packed)
     assert_restored(tensors.get(name).content, packed)
@@ -419,22 +401,17 @@ def test_a_simulated_gpu_keeps_and_multiplies(gemmd, rng):
         tensors = Tensors(url)
         takes, = [kernel["packed"] for kernel in daemon.session.get(f"{url}/info").json()["kernels"]
                   if "packed" in kernel]
-        assert takes == ["i4", "u4", "i8", "u8"]
-        for case, values in CASES.items():
+        assert takes == TYPES_TAKEN
+        for values in CASES.values():
             packed = Packed(rng=rng, **values)
             answer = tensors.send("PUT", "weights", packed.body(), {"Content-Type": SAFETENSORS},
                                   **packed.parameters())
             assert answer.status_code in (200, 201), answer.text
             assert_restored(tensors.get("weights").content, packed)
-            assert (packed.type in takes) == (case in OF_INTEGERS)
             for m in (1, 7):
                 a = random_rows(m, packed.k, BF16, rng)
                 answer = daemon.session.post(f"{url}/gemm", params={"b": "weights", "m": m, "dtype": "bf16"},
                                              data=a.tobytes(), headers={"Content-Type": RAW})
-                if packed.type not in takes:
-                    assert (answer.status_code, answer.json()["field"]) == (422, "kernel")
-                    assert f"with packed weights of {packed.type} on the cuda backend" in answer.json()["detail"]
-                    continue
                 assert_near(answer, BF16, a, packed.weights, m, packed.n)
                 assert answer.headers["Gemmd-Kernel"] == "packed"
     finally:

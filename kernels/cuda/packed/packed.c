@@ -14,10 +14,10 @@ static enum gemmd_error packed_run(struct gemm_context *base, const void *proble
 
 const struct operation_kernel gemm_cuda_packed = {
     .name = "packed",
-    .description = "packed integers, unpacked in registers for mma.sync and wgmma",
+    .description = "packed weights, unpacked in registers for mma.sync and wgmma",
     .rows_independent = true,
     .any_leading = true,
-    .takes = gemm_problem_packed_integers,
+    .takes = gemm_problem_packed,
     .workspace_bytes = operation_no_workspace,
     .launch_flops = 5e12,
     .run = packed_run,

@@ -1,5 +1,5 @@
 /*
- * packed.cuh - products with packed weights of 4 and 8 bits.
+ * packed.cuh - products with packed weights of 4 and 8 bits. A W says what they are (unpack.cuh).
  *
  * A block computes 128 columns of C for up to 128 rows. Each of its 8 warps has 16 columns. The
  * weights are the left operand of the tensor core's instruction, in registers, whose rows are the
@@ -28,10 +28,11 @@ namespace packed
 
 enum { WARPS = 8, THREADS = WARPS * 32, TILE = PACKED_TILE_COLUMNS, UNIT = PACKED_UNIT_STEPS };
 enum { STAGES = 4, ROWS_OF_MMA = 8 };
-enum { PIECE = 32, PIECES = UNIT / PIECE };   /* groups are multiples of a piece */
-enum { LINE = 128, LINES = UNIT * 2 / LINE }; /* bytes of a row of op(A) that lie together */
-enum { SCALE_PITCH = 64, ZERO_PITCH = 16 };   /* bytes for a group of a warp's columns */
-enum { SUM_PITCH = TILE + 4 };                /* floats from row to row of a block's sums */
+enum { PIECE = 32, PIECES = UNIT / PIECE };    /* groups are multiples of a piece */
+enum { LINE = 128, LINES = UNIT * 2 / LINE };  /* bytes of a row of op(A) that lie together */
+enum { SCALE_PITCH = 64, ZERO_PITCH = 16 };    /* bytes for a group of a warp's columns */
+enum { MMA_STEPS = 16, MMA_SCALE_PITCH = 32 }; /* and for the scales of bf16 of one instruction */
+enum { SUM_PITCH = TILE + 4 };                 /* floats from row to row of a block's sums */
 
 /* Loads from shared memory. */
 static __device__ __forceinline__ void load_16(uint32_t (&to)[4], uint32_t from)
@@ -95,8 +96,9 @@ static __device__ __forceinline__ unsigned place_bytes(unsigned g, unsigned t)
 }
 
 /* What a thread copies of its warp's weights, scales and zero points, unit by unit. */
-template <int BITS, int MMAS> struct weight_copies {
-    using S = stage_parts<BITS, MMAS>;
+template <class W, int MMAS> struct weight_copies {
+    static constexpr unsigned BITS = W::BITS;
+    using S = stage_parts<W::BITS, MMAS>;
     const char *weights; /* the thread's 16 bytes of the first block */
     const char *values;  /* the thread's 16 bytes of scales or zeros of the first group */
     unsigned pitch;      /* of values, from unit to unit */
@@ -109,12 +111,13 @@ template <int BITS, int MMAS> struct weight_copies {
                                              unsigned units, uint32_t stage)
     {
         const packed_layout &layout = p.packed;
-        const unsigned lane = threadIdx.x % 32, part = lane % 8, of_group = lane / 8;
+        const unsigned lane = threadIdx.x % 32;
+        const unsigned part = lane % 8, of_group = lane / 8;
         const unsigned columns =
             ((unsigned)layout.n + PACKED_COLUMNS - 1) / PACKED_COLUMNS * PACKED_COLUMNS;
         const unsigned all = ((unsigned)layout.k + 256 / BITS - 1) / (256 / BITS);
         const unsigned scale_bytes = layout.scale_dtype == GEMMD_F32 ? 4 : 2;
-        const bool whole = layout.group == layout.k; /* one group has all k */
+        const bool whole = !W::SHORT && layout.group == layout.k; /* one group has all k */
         const unsigned group_steps = whole ? (unsigned)UNIT : (unsigned)layout.group;
         const unsigned in_unit = UNIT / group_steps;
         blocks = all - (units - 1) * S::BLOCKS;
@@ -127,6 +130,19 @@ template <int BITS, int MMAS> struct weight_copies {
         values_to = stage;
         values = nullptr;
         keep(to);
+        if constexpr (W::SCALED) { /* every instruction has scales of its own */
+            const unsigned mma = lane / 2, row_bytes = columns * 2;
+            if (mma >= UNIT / MMA_STEPS)
+                return;
+            steps = (int)(unsigned)layout.k - (int)((units - 1) * UNIT + mma * MMA_STEPS);
+            values = (const char *)p.b + layout.scale_offset +
+                     (uint64_t)(unit * in_unit + mma * MMA_STEPS / group_steps) * row_bytes +
+                     (uint64_t)column * 2 + lane % 2 * 16;
+            pitch = in_unit * row_bytes;
+            values_to += S::SCALES + mma * MMA_SCALE_PITCH + lane % 2 * 16;
+            keep(values_to);
+            return;
+        }
         if (of_group >= in_unit)
             return;
         unsigned group_bytes = 0; /* from group to group */
@@ -226,20 +242,26 @@ template <int MMAS> struct sums {
 };
 
 /* The scales and zero points of a group for a thread's two columns. */
-template <typename T, int BITS> struct group_values {
+template <typename T, class W> struct group_values {
     float scale[2];
-    zero_points<T, BITS> zeros;
+    changes<T, W> of_weights;
 
     __device__ __forceinline__ explicit group_values(const packed_layout &layout)
     {
-        zeros.set(0, layout.zero);
-        zeros.set(1, layout.zero);
+        if constexpr (W::INTEGER) {
+            of_weights.set(0, layout.zero);
+            of_weights.set(1, layout.zero);
+        }
     }
 
     /* `scales` and `zero_bytes` are the addresses of the thread's first column. */
     __device__ __forceinline__ void load(const packed_layout &layout, uint32_t scales,
                                          uint32_t zero_bytes)
     {
+        if constexpr (W::SCALED) {
+            scale[0] = scale[1] = 1;
+            return;
+        }
         if (layout.scale_dtype == GEMMD_F32) {
             scale[0] = load_float(scales);
             scale[1] = load_float(scales + 8 * 4);
@@ -251,9 +273,19 @@ template <typename T, int BITS> struct group_values {
             scale[1] =
                 half ? __half2float(__ushort_as_half(high)) : __uint_as_float((uint32_t)high << 16);
         }
-        if (layout.has_zeros) {
-            zeros.set(0, layout.zero + (int)load_1(zero_bytes));
-            zeros.set(1, layout.zero + (int)load_1(zero_bytes + 8));
+        if constexpr (W::INTEGER)
+            if (layout.has_zeros) {
+                of_weights.set(0, layout.zero + (int)load_1(zero_bytes));
+                of_weights.set(1, layout.zero + (int)load_1(zero_bytes + 8));
+            }
+    }
+
+    /* The same for instruction `mma` of a unit, if weights are multiplied by their scales. */
+    __device__ __forceinline__ void load_of_mma(uint32_t scales, unsigned mma)
+    {
+        if constexpr (W::SCALED) {
+            of_weights.set(0, load_2(scales + mma * MMA_SCALE_PITCH));
+            of_weights.set(1, load_2(scales + mma * MMA_SCALE_PITCH + 8 * 2));
         }
     }
 };
@@ -292,13 +324,13 @@ template <int BITS, int MMAS> struct places {
 
 /* Multiplies by mma.m16n8k16. */
 struct by_mma {
-    template <typename T, int BITS, int MMAS, int SPAN>
+    template <typename T, class W, int MMAS, int SPAN>
     static __device__ __forceinline__ void unit(const packed_layout &layout, unsigned group_steps,
-                                                const places<BITS, MMAS> &places, unsigned at,
-                                                group_values<T, BITS> &values, sums<MMAS> &sums)
+                                                const places<W::BITS, MMAS> &places, unsigned at,
+                                                group_values<T, W> &values, sums<MMAS> &sums)
     {
-        using S = stage_parts<BITS, MMAS>;
-        constexpr unsigned IN_BLOCK = 256 / BITS / PIECE;
+        using S = stage_parts<W::BITS, MMAS>;
+        constexpr unsigned IN_BLOCK = 256 / W::BITS / PIECE;
         uint32_t words[4];
 #pragma unroll
         for (unsigned span = 0; span < UNIT / SPAN; span++) {
@@ -313,8 +345,11 @@ struct by_mma {
                 if (piece % IN_BLOCK == 0)
                     load_16(words, places.weights + at + piece / IN_BLOCK * PACKED_BLOCK_BYTES);
                 uint32_t a[2][4];
-                unpack(words, piece % IN_BLOCK * 2, values.zeros, a[0]);
-                unpack(words, piece % IN_BLOCK * 2 + 1, values.zeros, a[1]);
+#pragma unroll
+                for (unsigned tile = 0; tile < 2; tile++) {
+                    values.load_of_mma(places.scales + at, piece * 2 + tile);
+                    unpack(words, piece % IN_BLOCK * 2 + tile, values.of_weights, a[tile]);
+                }
 #pragma unroll
                 for (unsigned i = 0; i < MMAS; i++) {
                     float(&part)[4] = reinterpret_cast<float(&)[4]>(sums.part[4 * i]);
@@ -414,11 +449,11 @@ template <int MMAS> struct one_block {
 };
 
 /* SPAN: a unit, or a piece if groups are shorter than a unit. */
-template <typename T, int BITS, int MMAS, int SPAN, class Multiply, template <int> class Join>
+template <typename T, class W, int MMAS, int SPAN, class Multiply, template <int> class Join>
 __global__ void __launch_bounds__(THREADS, Join<MMAS>::BLOCKS)
     packed_kernel(const __grid_constant__ gemm_problem p, const division division)
 {
-    using S = stage_parts<BITS, MMAS>;
+    using S = stage_parts<W::BITS, MMAS>;
     using J = Join<MMAS>;
     extern __shared__ __align__(1024) char memory[];
     const unsigned warp = threadIdx.x / 32;
@@ -430,12 +465,12 @@ __global__ void __launch_bounds__(THREADS, Join<MMAS>::BLOCKS)
     const unsigned whole = (unsigned)p.k / UNIT; /* units, of which no part is beyond k */
     const uint32_t shared = ptx_sm80::shared_address(memory);
     const unsigned of_warp = S::WEIGHTS + warp * S::OF_WARP;
-    const places<BITS, MMAS> places(p.packed, shared, of_warp);
+    const places<W::BITS, MMAS> places(p.packed, shared, of_warp);
 
     for (uint64_t row0 = (uint64_t)blockIdx.y * S::ROWS; row0 < p.m;
          row0 += (uint64_t)gridDim.y * S::ROWS) {
-        weight_copies<BITS, MMAS> weights(p, active ? column : column0, first, division.units,
-                                          shared + of_warp);
+        weight_copies<W, MMAS> weights(p, active ? column : column0, first, division.units,
+                                       shared + of_warp);
         row_copies<T, MMAS> rows(p, row0, first, shared);
         unsigned ahead = first, ahead_at = 0; /* the next unit to copy, and its stage */
         const auto start = [&] {
@@ -451,7 +486,7 @@ __global__ void __launch_bounds__(THREADS, Join<MMAS>::BLOCKS)
             ahead++;
             ahead_at = ahead_at == (STAGES - 1) * S::BYTES ? 0 : ahead_at + S::BYTES;
         };
-        group_values<T, BITS> values(p.packed);
+        group_values<T, W> values(p.packed);
         sums<MMAS> sums = {};
         J join;
 #pragma unroll
@@ -463,8 +498,8 @@ __global__ void __launch_bounds__(THREADS, Join<MMAS>::BLOCKS)
             Multiply::copies_arrived();
             __syncthreads(); /* the unit is in shared memory, and the one before has been read */
             start();
-            Multiply::template unit<T, BITS, MMAS, SPAN>(p.packed, (unsigned)p.packed.group, places,
-                                                         at, values, sums);
+            Multiply::template unit<T, W, MMAS, SPAN>(p.packed, (unsigned)p.packed.group, places,
+                                                      at, values, sums);
             join.end_unit(division, unit, sums);
             at = at == (STAGES - 1) * S::BYTES ? 0 : at + S::BYTES;
         }
@@ -495,45 +530,75 @@ template <template <int> class Join, class... Widths> struct kernels {
     }
 
   private:
-    template <typename T, int BITS, class Width, int SPAN>
+    template <typename T, class W, class Width, int SPAN>
     static constexpr auto kernel =
-        packed_kernel<T, BITS, Width::MMAS, SPAN, typename Width::Multiply, Join>;
+        packed_kernel<T, W, Width::MMAS, SPAN, typename Width::Multiply, Join>;
 
-    template <typename T, int BITS, class Width> static cudaError_t prepare_types()
+    template <typename T, class W, class Width, int... SPANS> static cudaError_t prepare_spans()
     {
-        const int bytes = (int)stage_parts<BITS, Width::MMAS>::SHARED;
-        const cudaError_t error = cudaFuncSetAttribute(
-            kernel<T, BITS, Width, UNIT>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-        return error != cudaSuccess
-                   ? error
-                   : cudaFuncSetAttribute(kernel<T, BITS, Width, PIECE>,
-                                          cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        cudaError_t error = cudaSuccess;
+        ((error = error == cudaSuccess
+                      ? cudaFuncSetAttribute(kernel<T, W, Width, SPANS>,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             (int)stage_parts<W::BITS, Width::MMAS>::SHARED)
+                      : error),
+         ...);
+        return error;
+    }
+
+    template <typename T, class Width> static cudaError_t prepare_weights()
+    {
+        cudaError_t error = prepare_spans<T, integer<4>, Width, UNIT, PIECE>();
+        if (error == cudaSuccess)
+            error = prepare_spans<T, integer<8>, Width, UNIT, PIECE>();
+        if (error == cudaSuccess)
+            error = prepare_spans<T, e4m3, Width, UNIT, PIECE>();
+        return error == cudaSuccess ? prepare_spans<T, scaled_e2m1, Width, UNIT>() : error;
     }
 
     template <class Width> static cudaError_t prepare_width()
     {
-        cudaError_t error = prepare_types<__half, 4, Width>();
+        cudaError_t error = prepare_weights<__half, Width>();
         if (error == cudaSuccess)
-            error = prepare_types<__half, 8, Width>();
-        if (error == cudaSuccess)
-            error = prepare_types<__nv_bfloat16, 4, Width>();
-        return error == cudaSuccess ? prepare_types<__nv_bfloat16, 8, Width>() : error;
+            error = prepare_weights<__nv_bfloat16, Width>();
+        return error == cudaSuccess ? prepare_spans<__half, e2m1, Width, PIECE>() : error;
     }
 
-    template <typename T, int BITS, class Width>
-    static enum gemmd_error launch_types(cudaStream_t stream, const gemm_problem &p,
-                                         unsigned slices)
+    template <typename T, class W, class Width, int SPAN>
+    static enum gemmd_error launch_kernel(cudaStream_t stream, const gemm_problem &p,
+                                          unsigned slices)
     {
-        using S = stage_parts<BITS, Width::MMAS>;
+        using S = stage_parts<W::BITS, Width::MMAS>;
         using J = Join<Width::MMAS>;
         const division division = {slices, packed_units(&p.packed),
                                    packed_slice_units(&p.packed, slices),
                                    !p.transa && p.lda % 8 == 0 && (uintptr_t)p.a % 16 == 0};
         const dim3 grid(grid_blocks_x(p.n, TILE) * J::blocks(slices), grid_blocks(p.m, S::ROWS));
-        const bool short_groups = p.packed.group < UNIT && p.packed.group < p.k;
-        return J::launch(short_groups ? kernel<T, BITS, Width, PIECE>
-                                      : kernel<T, BITS, Width, UNIT>,
-                         grid, S::SHARED, stream, p, division);
+        return J::launch(kernel<T, W, Width, SPAN>, grid, S::SHARED, stream, p, division);
+    }
+
+    template <typename T, class W, class Width>
+    static enum gemmd_error launch_groups(cudaStream_t stream, const gemm_problem &p,
+                                          unsigned slices)
+    {
+        return p.packed.group < UNIT && p.packed.group < p.k
+                   ? launch_kernel<T, W, Width, PIECE>(stream, p, slices)
+                   : launch_kernel<T, W, Width, UNIT>(stream, p, slices);
+    }
+
+    template <typename T, class Width>
+    static enum gemmd_error launch_weights(cudaStream_t stream, const gemm_problem &p,
+                                           unsigned slices)
+    {
+        if (p.packed.element == PACKED_F8_E4M3)
+            return launch_groups<T, e4m3, Width>(stream, p, slices);
+        if (p.packed.element == PACKED_INTEGER)
+            return p.packed.bits == 4 ? launch_groups<T, integer<4>, Width>(stream, p, slices)
+                                      : launch_groups<T, integer<8>, Width>(stream, p, slices);
+        if constexpr (std::is_same<T, __half>::value)
+            if (p.packed.group == PIECE) /* scales of e8m0 */
+                return launch_kernel<T, e2m1, Width, PIECE>(stream, p, slices);
+        return launch_kernel<T, scaled_e2m1, Width, UNIT>(stream, p, slices);
     }
 
     template <class Width, class... Wider>
@@ -542,11 +607,8 @@ template <template <int> class Join, class... Widths> struct kernels {
         if constexpr (sizeof...(Wider) > 0)
             if (p.m > Width::MMAS * ROWS_OF_MMA)
                 return launch_rows<Wider...>(stream, p, slices);
-        if (p.dtype == GEMMD_F16)
-            return p.packed.bits == 4 ? launch_types<__half, 4, Width>(stream, p, slices)
-                                      : launch_types<__half, 8, Width>(stream, p, slices);
-        return p.packed.bits == 4 ? launch_types<__nv_bfloat16, 4, Width>(stream, p, slices)
-                                  : launch_types<__nv_bfloat16, 8, Width>(stream, p, slices);
+        return p.dtype == GEMMD_F16 ? launch_weights<__half, Width>(stream, p, slices)
+                                    : launch_weights<__nv_bfloat16, Width>(stream, p, slices);
     }
 };
 

@@ -6,7 +6,9 @@
  * k is divided into units of 128 steps, and these into slices. In a slice, the products of each 128
  * steps, or of each 32 steps if groups are shorter than 128, are one chain of tensor core
  * instructions. These sums are multiplied by the scale of their group and added in f32, in the
- * order of k. The sums of the slices are added in the order of k.
+ * order of k. Weights of e2m1 are multiplied by their scales in A's type instead, where that is
+ * exact, and have chains of 128 steps: A of bf16, and A of f16 with scales of e4m3. The sums of the
+ * slices are added in the order of k.
  */
 #ifndef KERNELS_CUDA_PACKED_PACKED_H
 #define KERNELS_CUDA_PACKED_PACKED_H

@@ -14,14 +14,14 @@ namespace packed
 struct by_wgmma {
     enum { IN_FLIGHT = 4 }; /* products */
 
-    template <typename T, int BITS, int MMAS, int SPAN>
+    template <typename T, class W, int MMAS, int SPAN>
     static __device__ __forceinline__ void unit(const packed_layout &layout, unsigned group_steps,
-                                                const places<BITS, MMAS> &places, unsigned at,
-                                                group_values<T, BITS> &values, sums<MMAS> &sums)
+                                                const places<W::BITS, MMAS> &places, unsigned at,
+                                                group_values<T, W> &values, sums<MMAS> &sums)
     {
-        using S = stage_parts<BITS, MMAS>;
+        using S = stage_parts<W::BITS, MMAS>;
         constexpr sm90::element E = std::is_same<T, __half>::value ? sm90::F16 : sm90::BF16;
-        constexpr unsigned IN_BLOCK = 256 / BITS / PIECE;
+        constexpr unsigned IN_BLOCK = 256 / W::BITS / PIECE;
         uint32_t words[4], a[IN_FLIGHT][4];
 #pragma unroll
         for (unsigned span = 0; span < UNIT / SPAN; span++) {
@@ -35,7 +35,8 @@ struct by_wgmma {
                     load_16(words, places.weights + at + piece / IN_BLOCK * PACKED_BLOCK_BYTES);
                 if (i >= IN_FLIGHT)
                     sm90::wgmma_wait<IN_FLIGHT - 1>();
-                unpack(words, piece % IN_BLOCK * 2 + tile, values.zeros, a[i % IN_FLIGHT]);
+                values.load_of_mma(places.scales + at, piece * 2 + tile);
+                unpack(words, piece % IN_BLOCK * 2 + tile, values.of_weights, a[i % IN_FLIGHT]);
                 sm90::wgmma_fence();
                 sm90::wgmma_registers<E, true>(
                     sums.part, a[i % IN_FLIGHT],
