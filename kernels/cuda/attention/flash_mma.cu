@@ -455,7 +455,7 @@ void attention_flash_mma_tile(const struct attention_problem *problem, uint32_t 
                               uint32_t *keys)
 {
     using namespace attention_flash_mma;
-    with_config<__half>(max(problem->d, problem->dv), [&](auto config) {
+    with_config<__half, false>(max(problem->d, problem->dv), [&](auto config) {
         *queries = decltype(config)::TILE_M;
         *keys = decltype(config)::TILE_N;
     });
