@@ -178,6 +178,21 @@ static __device__ __forceinline__ uint32_t ragged_entry(const general_arguments 
     return low;
 }
 
+/* The lengths of an entry, which are read anew for general problems: the loop over the keys has no
+ * registers for them. */
+static __device__ __forceinline__ const lengths &lengths_again(const attention_arguments &,
+                                                               const lengths &n, uint32_t)
+{
+    return n;
+}
+static __device__ __forceinline__ general_lengths lengths_again(const general_arguments &a,
+                                                                const general_lengths &,
+                                                                uint32_t entry)
+{
+    asm volatile("" : "+r"(entry)); /* so that the compiler does not keep them */
+    return lengths_of(a, entry);
+}
+
 /* Computes tile `index` of a problem, counted through all heads of all entries. With a causal mask
  * the tiles of a head that see the most keys come first. Called by a block. */
 template <class C>
@@ -253,7 +268,7 @@ static __device__ __forceinline__ void compute(const typename C::Arguments &p, u
                 ptx_sm80::copies_commit();
 #pragma unroll
             for (int m = 0; m < C::BLOCKS_16; m++)
-                softmax<C>(p, n, head, key, all, s[m], rows[m]);
+                softmax<C>(p, lengths_again(p.a, n, entry), head, key, all, s[m], rows[m]);
             ptx_sm80::copies_wait<1>();
             __syncthreads(); /* V is there */
             multiply_values<C>(p, v, s, rows);
@@ -262,7 +277,8 @@ static __device__ __forceinline__ void compute(const typename C::Arguments &p, u
 #pragma unroll
     for (int m = 0; m < C::BLOCKS_16; m++) {
         const rows_16<C> &r = rows[m];
-        finish<typename C::Element>(p.a, n, entry, head, r.row, r.state, r.o);
+        finish<typename C::Element>(p.a, lengths_again(p.a, n, entry), entry, head, r.row, r.state,
+                                    r.o);
     }
 }
 
