@@ -14,14 +14,16 @@
 namespace attention
 {
 
-/* The entry of a ragged problem that has a row of Q. */
-static __device__ __forceinline__ uint64_t ragged_entry(const struct attention_problem &p,
-                                                        uint64_t row)
+/* The entry of a ragged problem that has row or tile `number`, where first(entry) is the number of
+ * the first one of an entry. */
+template <typename Number, class First>
+static __device__ __forceinline__ Number ragged_entry(Number batch, Number number,
+                                                      const First &first)
 {
-    uint64_t low = 0, high = p.batch - 1;
+    Number low = 0, high = batch - 1;
     while (low < high) {
-        const uint64_t middle = (low + high + 1) / 2;
-        if ((uint64_t)p.lens_q[middle] <= row)
+        const Number middle = (low + high + 1) / 2;
+        if (first(middle) <= number)
             low = middle;
         else
             high = middle - 1;

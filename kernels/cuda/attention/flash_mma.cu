@@ -22,6 +22,8 @@
  * (2023). On an H100 the expected speed is half that of flash_wgmma.
  */
 #include "kernels/cuda/attention/flash_mma.h"
+
+#include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/group.cuh"
 #include "kernels/cuda/attention/mma.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -163,21 +165,6 @@ static __device__ __forceinline__ uint32_t ragged_first_tile(const general_argum
     return (uint32_t)a.lens_q[entry] / C::TILE_M + entry;
 }
 
-/* The entry of a ragged problem that a tile of a head belongs to. */
-template <class C>
-static __device__ __forceinline__ uint32_t ragged_entry(const general_arguments &a, uint32_t tile)
-{
-    uint32_t low = 0, high = a.batch - 1;
-    while (low < high) {
-        const uint32_t middle = low + (high - low + 1) / 2;
-        if (ragged_first_tile<C>(a, middle) <= tile)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
 /* The lengths of an entry, which are read anew for general problems: the loop over the keys has no
  * registers for them. */
 static __device__ __forceinline__ const lengths &lengths_again(const attention_arguments &,
@@ -204,7 +191,8 @@ static __device__ __forceinline__ void compute(const typename C::Arguments &p, u
     uint32_t entry = number / p.a.heads, tile = p.a.causal ? p.tile_rows - 1 - rank : rank;
     if constexpr (C::GENERAL) {
         if (p.a.ragged) {
-            entry = ragged_entry<C>(p.a, tile);
+            entry = attention::ragged_entry(
+                p.a.batch, tile, [&](uint32_t e) { return ragged_first_tile<C>(p.a, e); });
             tile -= ragged_first_tile<C>(p.a, entry);
         }
     }

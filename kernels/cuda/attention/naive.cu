@@ -129,7 +129,8 @@ __global__ void __launch_bounds__(THREADS)
     for (uint64_t number = range.first + blockIdx.x; number < end; number += gridDim.x) {
         const uint64_t of_all = number % p.sq, head = number / p.sq % p.heads;
         const uint64_t apart = number / p.sq / p.heads, kv_head = head / (p.heads / p.kv_heads);
-        const uint64_t entry = p.ragged ? ragged_entry(p, of_all) : apart;
+        const auto first_row = [&](uint64_t entry) { return (uint64_t)p.lens_q[entry]; };
+        const uint64_t entry = p.ragged ? ragged_entry(p.batch, of_all, first_row) : apart;
         const struct attention_rows rows = rows_of<true>(p, entry);
         const uint64_t i = of_all - rows.first_q;
         const struct row<T> row = {

@@ -105,21 +105,6 @@ static __device__ __forceinline__ uint64_t ragged_first_tile(const struct attent
     return p.heads / p.kv_heads * (uint64_t)p.lens_q[entry] / S::TILE + entry;
 }
 
-template <class S>
-static __device__ __forceinline__ uint64_t ragged_entry_of_tile(const struct attention_problem &p,
-                                                                uint64_t tile)
-{
-    uint64_t low = 0, high = p.batch - 1;
-    while (low < high) {
-        const uint64_t middle = (low + high + 1) / 2;
-        if (ragged_first_tile<S>(p, middle) <= tile)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
 /* The rows that a block computes: a tile of the rows of an entry that share a head of K and V. Of
  * these, row r is query r / group of head r % group, where `group` heads of Q share the head of K
  * and V. `number` is the number of the part (operation_kernel.tiles). */
@@ -145,7 +130,8 @@ template <class S, bool GENERAL> struct part {
         entry = apart = pair / p.kv_heads;
         kv_head = pair % p.kv_heads;
         if (ragged) {
-            entry = ragged_entry_of_tile<S>(p, tile);
+            entry =
+                ragged_entry(p.batch, tile, [&](uint64_t e) { return ragged_first_tile<S>(p, e); });
             tile -= ragged_first_tile<S>(p, entry);
         }
         of_entry = rows_of<GENERAL>(p, entry);

@@ -131,7 +131,7 @@ template <typename W> struct sum {
     }
 };
 
-/* norm2 of f16, whose squares and their sums f32 can hold. */
+/* norm2 of elements whose squares, and their sums, W can hold: of f16 in f32. */
 template <typename W> struct squares {
     static constexpr bool exact = false;
     using state = typename sum<W>::state;
@@ -171,17 +171,7 @@ template <typename W> struct squares {
  * thread loads at once are summed in f32, and in f64 if that sum is out of range, or so small that
  * squares below the least normal number may have lost bits that count. Sums are joined in f64,
  * whose range holds 2^31 squares of f32. */
-struct joined_squares {
-    static constexpr bool exact = false;
-    using state = sum<double>::state;
-    static __device__ __forceinline__ state none()
-    {
-        return {0};
-    }
-    static __device__ __forceinline__ state one(float x, uint32_t, enum reduce_op)
-    {
-        return {(double)x * (double)x};
-    }
+struct joined_squares : squares<double> {
     static __device__ __forceinline__ float neutral(enum reduce_op)
     {
         return 0;
@@ -190,11 +180,11 @@ struct joined_squares {
     static __device__ __forceinline__ state several(float (&x)[COUNT], uint32_t, uint32_t,
                                                     enum reduce_op)
     {
-        float squares[COUNT];
+        float each[COUNT];
 #pragma unroll
         for (unsigned i = 0; i < COUNT; i++)
-            squares[i] = x[i] * x[i];
-        const float total = sum_pairwise(squares);
+            each[i] = x[i] * x[i];
+        const float total = sum_pairwise(each);
         if (total >= 0x1p-90f && total <= 0x1p127f)
             return {total};
         double wide = 0;
@@ -203,24 +193,14 @@ struct joined_squares {
             wide += (double)x[i] * (double)x[i];
         return {wide};
     }
-    static __device__ __forceinline__ state both(state a, state b)
-    {
-        return {a.value + b.value};
-    }
-    static __device__ __forceinline__ void finish(const struct reduce_problem &p, state s,
-                                                  uint64_t i)
-    {
-        store(p.out, sqrt(s.value), p.y, i);
-    }
 };
 
-/* norm2 of f64. Elements that are large are multiplied
- * by 1 / STEP before they are squared, and elements whose squares would be subnormal by STEP; the
- * level of a state says which. All factors are powers of two, and make no rounding error: a result
- * that plain sums would hold has the same bits. At most 2^31 elements are added, so sums of a level
- * stay in range. When states of two levels are added, what is lost of the lower one is negligible
- * beside the least sum of the higher one.
- * After E. Anderson, "Algorithm 978: Safe Scaling in the Level 1 BLAS" (2017). */
+/* norm2 of f64. Elements that are large are multiplied by 1 / STEP before they are squared, and
+ * elements whose squares would be subnormal by STEP; the level of a state says which. All factors
+ * are powers of two, and make no rounding error: a result that plain sums would hold has the same
+ * bits. At most 2^31 elements are added, so sums of a level stay in range. When states of two
+ * levels are added, what is lost of the lower one is negligible beside the least sum of the higher
+ * one. After E. Anderson, "Algorithm 978: Safe Scaling in the Level 1 BLAS" (2017). */
 struct scaled_squares {
     static constexpr bool exact = false;
     static constexpr double STEP = 0x1p600, INVERSE = 1 / STEP;
