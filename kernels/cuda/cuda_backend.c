@@ -137,6 +137,8 @@ static enum gemmd_error open_sm90(struct cuda_context *context, struct fault *fa
     if (error == cudaSuccess)
         error = packed_sm90_prepare();
     if (error == cudaSuccess)
+        error = packed_many_prepare();
+    if (error == cudaSuccess)
         error = sm90_conv_device_open(&context->sm90_conv);
     return cuda_fault(error, "preparing the kernels of sm_90a", fault);
 }

@@ -384,15 +384,15 @@ static __device__ __forceinline__ void store(const gemm_problem &p, uint64_t row
             .store(0, row, column, sum);
 }
 
-/* The sums of a thread as rows of the block's sums in shared memory. */
-template <int MMAS>
+/* The sums of a thread as rows in shared memory, PITCH floats from row to row. `to` is the place of
+ * the warp's first column. */
+template <int MMAS, int PITCH>
 static __device__ __forceinline__ void put_sums(float *to, const float (&of)[MMAS * 4])
 {
-    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const unsigned lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (unsigned i = 0; i < MMAS * 4; i++)
-        to[(i / 4 * ROWS_OF_MMA + 2 * t + i % 2) * SUM_PITCH + warp * PACKED_COLUMNS + g +
-           i / 2 % 2 * 8] = of[i];
+        to[(i / 4 * ROWS_OF_MMA + 2 * t + i % 2) * PITCH + g + i / 2 % 2 * 8] = of[i];
 }
 
 /* The Join of a block that computes all slices one after another. */
@@ -430,7 +430,7 @@ template <int MMAS> struct one_block {
     __device__ __forceinline__ void finish(const gemm_problem &p, uint64_t row0, unsigned column0,
                                            unsigned, float *shared, const sums<MMAS> &) const
     {
-        put_sums<MMAS>(shared, total);
+        put_sums<MMAS, SUM_PITCH>(shared + threadIdx.x / 32 * PACKED_COLUMNS, total);
         __syncthreads();
         for (unsigned i = threadIdx.x; i < MMAS * ROWS_OF_MMA * TILE; i += THREADS) {
             const uint64_t row = row0 + i / TILE, column = column0 + i % TILE;
@@ -509,19 +509,82 @@ __global__ void __launch_bounds__(THREADS, Join<MMAS>::BLOCKS)
     }
 }
 
+/* What a kernel is made for: the type of A, the weights, and the SPAN of packed_kernel. */
+template <typename T, class W, int STEPS> struct kind {
+    using type = T;
+    using weights = W;
+    static constexpr int SPAN = STEPS;
+};
+
+/* Calls `f` for each kind, until it fails. */
+template <class F> static cudaError_t for_each_kind(F f)
+{
+    cudaError_t error = cudaSuccess;
+    const auto each = [&](auto... kinds) {
+        ((error = error == cudaSuccess ? f(kinds) : error), ...);
+    };
+    const auto of_type = [&](auto of) {
+        using T = decltype(of);
+        each(kind<T, integer<4>, UNIT>(), kind<T, integer<4>, PIECE>(), kind<T, integer<8>, UNIT>(),
+             kind<T, integer<8>, PIECE>(), kind<T, e4m3, UNIT>(), kind<T, e4m3, PIECE>(),
+             kind<T, scaled_e2m1, UNIT>());
+    };
+    of_type(__half());
+    of_type(__nv_bfloat16());
+    each(kind<__half, e2m1, PIECE>());
+    return error;
+}
+
+/* Calls `f` for the kind that a problem needs. */
+template <typename T, class F> static enum gemmd_error with_kind_of(const gemm_problem &p, F f)
+{
+    const bool is_short = p.packed.group < UNIT && p.packed.group < p.k;
+    if (p.packed.element == PACKED_F8_E4M3)
+        return is_short ? f(kind<T, e4m3, PIECE>()) : f(kind<T, e4m3, UNIT>());
+    if (p.packed.element == PACKED_INTEGER && p.packed.bits == 4)
+        return is_short ? f(kind<T, integer<4>, PIECE>()) : f(kind<T, integer<4>, UNIT>());
+    if (p.packed.element == PACKED_INTEGER)
+        return is_short ? f(kind<T, integer<8>, PIECE>()) : f(kind<T, integer<8>, UNIT>());
+    if constexpr (std::is_same<T, __half>::value)
+        if (p.packed.group == PIECE) /* scales of e8m0 */
+            return f(kind<T, e2m1, PIECE>());
+    return f(kind<T, scaled_e2m1, UNIT>());
+}
+template <class F> static enum gemmd_error with_kind(const gemm_problem &p, F f)
+{
+    return p.dtype == GEMMD_F16 ? with_kind_of<__half>(p, f) : with_kind_of<__nv_bfloat16>(p, f);
+}
+
+/* Allows a kernel as much dynamic shared memory as it needs. */
+template <class Kernel> static cudaError_t allow_memory(Kernel kernel, unsigned bytes)
+{
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
+static inline division divide(const gemm_problem &p, unsigned slices)
+{
+    return {slices, packed_units(&p.packed), packed_slice_units(&p.packed, slices),
+            !p.transa && p.lda % 8 == 0 && (uintptr_t)p.a % 16 == 0};
+}
+
 /* A kernel for up to 8 * MMAS rows a block. */
 template <int MMAS_OF_WIDTH, class MultiplyOfWidth> struct width {
     static constexpr int MMAS = MMAS_OF_WIDTH;
     using Multiply = MultiplyOfWidth;
 };
 
-/* The kernels of a Join for all types, from few to many rows. */
+/* The kernels of a Join for all kinds, from few to many rows. */
 template <template <int> class Join, class... Widths> struct kernels {
     static cudaError_t prepare()
     {
-        cudaError_t error = cudaSuccess;
-        ((error = error == cudaSuccess ? prepare_width<Widths>() : error), ...);
-        return error;
+        return for_each_kind([](auto kind) {
+            cudaError_t error = cudaSuccess;
+            ((error = error == cudaSuccess ? allow_memory(kernel<decltype(kind), Widths>,
+                                                          shared_bytes<decltype(kind), Widths>)
+                                           : error),
+             ...);
+            return error;
+        });
     }
 
     static enum gemmd_error launch(cudaStream_t stream, const gemm_problem &p, unsigned slices)
@@ -530,76 +593,12 @@ template <template <int> class Join, class... Widths> struct kernels {
     }
 
   private:
-    template <typename T, class W, class Width, int SPAN>
+    template <class Kind, class Width>
     static constexpr auto kernel =
-        packed_kernel<T, W, Width::MMAS, SPAN, typename Width::Multiply, Join>;
-
-    template <typename T, class W, class Width, int... SPANS> static cudaError_t prepare_spans()
-    {
-        cudaError_t error = cudaSuccess;
-        ((error = error == cudaSuccess
-                      ? cudaFuncSetAttribute(kernel<T, W, Width, SPANS>,
-                                             cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             (int)stage_parts<W::BITS, Width::MMAS>::SHARED)
-                      : error),
-         ...);
-        return error;
-    }
-
-    template <typename T, class Width> static cudaError_t prepare_weights()
-    {
-        cudaError_t error = prepare_spans<T, integer<4>, Width, UNIT, PIECE>();
-        if (error == cudaSuccess)
-            error = prepare_spans<T, integer<8>, Width, UNIT, PIECE>();
-        if (error == cudaSuccess)
-            error = prepare_spans<T, e4m3, Width, UNIT, PIECE>();
-        return error == cudaSuccess ? prepare_spans<T, scaled_e2m1, Width, UNIT>() : error;
-    }
-
-    template <class Width> static cudaError_t prepare_width()
-    {
-        cudaError_t error = prepare_weights<__half, Width>();
-        if (error == cudaSuccess)
-            error = prepare_weights<__nv_bfloat16, Width>();
-        return error == cudaSuccess ? prepare_spans<__half, e2m1, Width, PIECE>() : error;
-    }
-
-    template <typename T, class W, class Width, int SPAN>
-    static enum gemmd_error launch_kernel(cudaStream_t stream, const gemm_problem &p,
-                                          unsigned slices)
-    {
-        using S = stage_parts<W::BITS, Width::MMAS>;
-        using J = Join<Width::MMAS>;
-        const division division = {slices, packed_units(&p.packed),
-                                   packed_slice_units(&p.packed, slices),
-                                   !p.transa && p.lda % 8 == 0 && (uintptr_t)p.a % 16 == 0};
-        const dim3 grid(grid_blocks_x(p.n, TILE) * J::blocks(slices), grid_blocks(p.m, S::ROWS));
-        return J::launch(kernel<T, W, Width, SPAN>, grid, S::SHARED, stream, p, division);
-    }
-
-    template <typename T, class W, class Width>
-    static enum gemmd_error launch_groups(cudaStream_t stream, const gemm_problem &p,
-                                          unsigned slices)
-    {
-        return p.packed.group < UNIT && p.packed.group < p.k
-                   ? launch_kernel<T, W, Width, PIECE>(stream, p, slices)
-                   : launch_kernel<T, W, Width, UNIT>(stream, p, slices);
-    }
-
-    template <typename T, class Width>
-    static enum gemmd_error launch_weights(cudaStream_t stream, const gemm_problem &p,
-                                           unsigned slices)
-    {
-        if (p.packed.element == PACKED_F8_E4M3)
-            return launch_groups<T, e4m3, Width>(stream, p, slices);
-        if (p.packed.element == PACKED_INTEGER)
-            return p.packed.bits == 4 ? launch_groups<T, integer<4>, Width>(stream, p, slices)
-                                      : launch_groups<T, integer<8>, Width>(stream, p, slices);
-        if constexpr (std::is_same<T, __half>::value)
-            if (p.packed.group == PIECE) /* scales of e8m0 */
-                return launch_kernel<T, e2m1, Width, PIECE>(stream, p, slices);
-        return launch_kernel<T, scaled_e2m1, Width, UNIT>(stream, p, slices);
-    }
+        packed_kernel<typename Kind::type, typename Kind::weights, Width::MMAS, Kind::SPAN,
+                      typename Width::Multiply, Join>;
+    template <class Kind, class Width>
+    static constexpr unsigned shared_bytes = stage_parts<Kind::weights::BITS, Width::MMAS>::SHARED;
 
     template <class Width, class... Wider>
     static enum gemmd_error launch_rows(cudaStream_t stream, const gemm_problem &p, unsigned slices)
@@ -607,8 +606,13 @@ template <template <int> class Join, class... Widths> struct kernels {
         if constexpr (sizeof...(Wider) > 0)
             if (p.m > Width::MMAS * ROWS_OF_MMA)
                 return launch_rows<Wider...>(stream, p, slices);
-        return p.dtype == GEMMD_F16 ? launch_weights<__half, Width>(stream, p, slices)
-                                    : launch_weights<__nv_bfloat16, Width>(stream, p, slices);
+        using J = Join<Width::MMAS>;
+        const dim3 grid(grid_blocks_x(p.n, TILE) * J::blocks(slices),
+                        grid_blocks(p.m, Width::MMAS * ROWS_OF_MMA));
+        return with_kind(p, [&](auto kind) {
+            return J::launch(kernel<decltype(kind), Width>, grid,
+                             shared_bytes<decltype(kind), Width>, stream, p, divide(p, slices));
+        });
     }
 };
 

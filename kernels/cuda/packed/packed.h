@@ -13,6 +13,7 @@
 #ifndef KERNELS_CUDA_PACKED_PACKED_H
 #define KERNELS_CUDA_PACKED_PACKED_H
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include "kernels/gemm.h"
@@ -24,6 +25,7 @@ extern "C" {
 enum {
     PACKED_UNIT_STEPS = 128, /* steps of k that kernels copy and multiply at a time */
     PACKED_SLICES_MAX = 8,
+    PACKED_MANY_ROWS = 128, /* of a tile of the kernel for many rows */
     PACKED_TILE_COLUMNS = 128
 };
 
@@ -53,11 +55,16 @@ static inline unsigned packed_slice_units(const struct packed_layout *layout, un
 /* Set how much shared memory the kernels may have, on the current device. */
 enum gemmd_error packed_prepare(void);
 cudaError_t packed_sm90_prepare(void);
+cudaError_t packed_many_prepare(void);
 
 /* On any GPU since sm_80, and on Hopper. */
 enum gemmd_error packed_launch(cudaStream_t stream, const struct gemm_problem *problem);
-enum gemmd_error packed_sm90_launch(cudaStream_t stream, const struct gemm_problem *problem,
-                                    uint32_t multiprocessors);
+enum gemmd_error packed_sm90_launch(cudaStream_t stream, const struct gemm_problem *problem);
+
+/* On Hopper, for many rows. `rows` is A with 128-byte swizzle in boxes of 64 steps of k and
+ * PACKED_MANY_ROWS rows, so A is not transposed. */
+enum gemmd_error packed_many_launch(cudaStream_t stream, const struct gemm_problem *problem,
+                                    const CUtensorMap *rows, uint32_t multiprocessors);
 
 #ifdef __cplusplus
 }

@@ -86,7 +86,7 @@ template <int MMAS> struct one_cluster {
     {
         constexpr unsigned IN_ROW = TILE / 4;
         const unsigned rows = (unsigned)min((uint64_t)(MMAS * ROWS_OF_MMA), p.m - row0);
-        put_sums<MMAS>(shared, sums.slice);
+        put_sums<MMAS, SUM_PITCH>(shared + threadIdx.x / 32 * PACKED_COLUMNS, sums.slice);
         ptx::cluster_sync();
         for (unsigned i = ptx::cluster_block_rank() * THREADS + threadIdx.x; i < rows * IN_ROW;
              i += slices * THREADS) {
@@ -132,25 +132,15 @@ template <int MMAS> struct one_cluster {
 
 using few_rows = kernels<one_cluster, width<1, by_mma>, width<2, by_mma>, width<4, by_wgmma>,
                          width<8, by_wgmma>>;
-using many_rows = kernels<one_block, width<16, by_wgmma>>;
 
 } // namespace packed
 
 cudaError_t packed_sm90_prepare(void)
 {
-    const cudaError_t error = packed::few_rows::prepare();
-    return error == cudaSuccess ? packed::many_rows::prepare() : error;
+    return packed::few_rows::prepare();
 }
 
-/* Blocks of 128 rows are faster if each multiprocessor has one. */
-enum gemmd_error packed_sm90_launch(cudaStream_t stream, const struct gemm_problem *problem,
-                                    uint32_t multiprocessors)
+enum gemmd_error packed_sm90_launch(cudaStream_t stream, const struct gemm_problem *problem)
 {
-    constexpr unsigned ROWS = 16 * packed::ROWS_OF_MMA;
-    const uint64_t tiles =
-        (problem->n + packed::TILE - 1) / packed::TILE * ((problem->m + ROWS - 1) / ROWS);
-    const unsigned slices = packed_slices(&problem->packed);
-    return problem->m <= ROWS / 2 || tiles < multiprocessors
-               ? packed::few_rows::launch(stream, *problem, slices)
-               : packed::many_rows::launch(stream, *problem, slices);
+    return packed::few_rows::launch(stream, *problem, packed_slices(&problem->packed));
 }
