@@ -100,6 +100,9 @@ def test_rows_that_the_tensor_lacks(run, name, weights):
     result = run("tensor", "get", name, "--row", "4", "--rows", "2")
     assert result.returncode == FAILED and result.stdout == b""
     assert b"the tensor has 5 rows; the request asks for 2 from row 4 on" in result.stderr
+    result = run("tensor", "get", name, "--row", "5")
+    assert result.returncode == FAILED and result.stdout == b""
+    assert b"row is 5, and the tensor has 5 rows, which are numbered from 0 (HTTP 400)" in result.stderr
 
 
 def test_rows_of_a_tensor_with_scales(run, name, tmp_path):

@@ -176,7 +176,8 @@ def test_some_rows(shape, wanted, shared, name, rng):
 
 
 @pytest.mark.parametrize("query, field, says", [
-    ("row=5", "row", "has 5 rows"), ("row=4&rows=2", "rows", "has 5 rows"), ("rows=6", "rows", "has 5 rows"),
+    ("row=5", "row", "row is 5, and the tensor has 5 rows, which are numbered from 0"),
+    ("row=4&rows=2", "rows", "has 5 rows"), ("rows=6", "rows", "has 5 rows"),
     ("rows=0", "rows", "rows is '0'"), ("row=-1", "row", "row is '-1'"), ("row=1&row=1", "row", "given twice"),
     ("rows=18446744073709551615&row=1", "rows", "has 5 rows"), ("row=x", "row", "row is 'x'"),
     ("column=1", "column", "the parameters are row and rows"),

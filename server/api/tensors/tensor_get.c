@@ -382,11 +382,16 @@ static enum gemmd_error choose_rows(struct tensor_call *call, const struct asked
         return fault_set(asked->fault, GEMMD_ERR_UNSUPPORTED, asked->has_first ? "row" : "rows",
                          "packed weights are fetched as a whole, without row and rows");
     const uint64_t all = tensor->dims[0];
-    if (asked->first >= all || (asked->has_count && asked->count > all - asked->first))
-        return fault_set(asked->fault, GEMMD_ERR_MALFORMED, asked->first >= all ? "row" : "rows",
+    if (asked->first >= all)
+        return fault_set(asked->fault, GEMMD_ERR_MALFORMED, "row",
+                         "row is %" PRIu64 ", and the tensor has %" PRIu64
+                         " rows, which are numbered from 0",
+                         asked->first, all);
+    if (asked->has_count && asked->count > all - asked->first)
+        return fault_set(asked->fault, GEMMD_ERR_MALFORMED, "rows",
                          "the tensor has %" PRIu64 " rows; the request asks for %" PRIu64
                          " from row %" PRIu64 " on",
-                         all, asked->has_count ? asked->count : 1, asked->first);
+                         all, asked->count, asked->first);
     memcpy(dims, tensor->dims, tensor->rank * sizeof dims[0]);
     dims[0] = asked->has_count ? asked->count : all - asked->first;
     call->first_row = asked->first;
