@@ -79,8 +79,9 @@ def test_the_roofs_of_a_device_with_peaks(page, daemon):
     shown = page.run("""
         const cell = {op: "gemm", kernel: "wgmma", lengths: ["m", "n", "k"], up_to: [8192, 8192, null], works: 3,
           bytes: 1e9, busy_seconds: 1};
-        showRoofline({peak: {flops: {f16: 989e12, f32: 67e12}, bytes_per_second: 3.35e12},
-          kernels: [{...cell, dtype: "f16", flops: 5e14}, {...cell, dtype: "f32", flops: 1e9, busy_seconds: 3}]});
+        showRoofline({peak: {flops: {f16: 989e12, f32: 67e12, bf16: 980e12}, bytes_per_second: 3.35e12},
+          kernels: [{...cell, dtype: "f16", flops: 5e14}, {...cell, dtype: "f32", flops: 1e9, busy_seconds: 3},
+            {...cell, dtype: "bf16", flops: 1e12, busy_seconds: 1e-6}]});
         return {
           plot: document.getElementById("roofline-plot").textContent,
           note: document.getElementById("roofline-note").textContent,
@@ -88,14 +89,18 @@ def test_the_roofs_of_a_device_with_peaks(page, daemon):
             point.getAttribute("aria-label"), Number(point.getAttribute("r")), point.cx.baseVal.value,
             point.cy.baseVal.value]),
           roofs: [...document.querySelectorAll("#roofline-plot .roof")].map((roof) => roof.getAttribute("d")),
+          names: [...document.querySelectorAll("#roofline-plot .roof-name")].map((name) => [
+            name.textContent.split(":")[0], name.getBoundingClientRect().top, name.getBoundingClientRect().bottom]),
         };""")
     assert "f16: 989\u00a0TFLOP/s" in shown["plot"] and "f32: 67\u00a0TFLOP/s" in shown["plot"]
     assert "not known" not in shown["note"]
-    (slow, slow_radius, slow_x, slow_y), (fast, fast_radius, fast_x, fast_y) = shown["points"]  # by their share of time
+    (slow, slow_radius, slow_x, slow_y), (fast, fast_radius, fast_x, fast_y) = shown["points"][:2]  # by their share of time
     assert "m ≤ 8192, n ≤ 8192, k > 8192" in fast and "75\u00a0% of the time" in slow
     assert slow_radius > fast_radius and fast_x > slow_x and fast_y < slow_y
     shapes = shown["roofs"]
-    assert len(shapes) == 2 and not any("NaN" in shape or "Infinity" in shape for shape in shapes)
+    assert len(shapes) == 3 and not any("NaN" in shape or "Infinity" in shape for shape in shapes)
+    assert [name for name, _, _ in shown["names"]] == ["f32", "bf16", "f16"]
+    assert all(other[2] - 2 <= one[1] for one, other in zip(shown["names"], shown["names"][1:])), "names overlap"
     assert page.errors() == []
 
 
@@ -337,6 +342,27 @@ def test_requests_that_failed_fit_a_narrow_window(page, daemon):
           cell.getBoundingClientRect().left, cell.getBoundingClientRect().right])]""")
     assert box[0] <= box[1]
     assert all(0 <= left < right <= 400 for left, right in cells)
+
+
+def test_tensors_jobs_and_devices_fit_a_narrow_window(page, start):
+    """A row is a block of lines, in which each value has the name of its column beside it."""
+    daemon = start()
+    name = "w" * 100
+    assert requests.put(f"{daemon.url}/tensors/{name}?shape=1,2,3,4&evictable=1", data=bytes(96),
+                        timeout=PATIENCE_S).status_code == 201
+    assert multiply(daemon, Prefer="respond-async").status_code == 202
+    page.size(400)
+    page.open(daemon.url)
+    page.until(lambda: name in page.text("tensors") and "done" in page.text("jobs"), "the tensor and the job")
+    page.until(lambda: "%" in page.text("device-rows"), "how busy the device is")
+    boxes, cells = page.run("""return [
+        [...document.querySelectorAll(".blocks")].map((box) => [box.scrollWidth, box.clientWidth]),
+        [...document.querySelectorAll("#tensors *, #jobs *, #device-rows *")].map((cell) => [
+          cell.getBoundingClientRect().left, cell.getBoundingClientRect().right])]""")
+    assert len(boxes) == 6 and all(inside <= outside for inside, outside in boxes)
+    assert cells and all(0 <= left < right <= 400 for left, right in cells)
+    shown = page.run("return [...document.querySelectorAll('#tensors > tr > *')].map((cell) => cell.dataset.name)")
+    assert shown == ["tensor", "type", "shape", "memory", "on device"]
 
 
 def test_a_product_is_tried(page, daemon):

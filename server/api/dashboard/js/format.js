@@ -49,10 +49,25 @@ function children(parent, wanted, create) {
   return parent.children;
 }
 
+/* The names of the columns of a table that a narrow window shows as blocks; empty for other tables. */
+function columnNames(body) {
+  return [...(body.closest(".blocks")?.querySelectorAll("thead th") ?? [])].map((name) => name.textContent);
+}
+
+/* Gives the cells of a row the names of their columns, which stand beside the values in a block. */
+function nameCells(row, names) {
+  row.role = "row";
+  [...row.children].forEach((cell, i) => {
+    cell.role = cell.tagName === "TH" ? "rowheader" : "cell";
+    cell.dataset.name = names[i];
+  });
+}
+
 /* Rows of text, the first of each its header. {text, of: [used, capacity]} has a meter below it that
  * turns when little is left; {text, share: [part, whole]} has one that does not. */
 function rows(id, table) {
   const lines = children($(id), table.length, () => document.createElement("tr"));
+  const names = columnNames($(id));
   table.forEach((cells, i) => {
     const line = lines[i];
     cells.forEach((cell, j) => {
@@ -79,6 +94,7 @@ function rows(id, table) {
       [meter.low, meter.high, meter.optimum] = cell.share ? [0, most, most] : [most * 0.75, most * 0.95, 0];
     });
     while (line.children.length > cells.length) line.lastElementChild.remove();
+    if (names.length > 0) nameCells(line, names);
   });
 }
 

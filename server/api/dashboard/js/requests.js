@@ -32,13 +32,7 @@ function requestRow(request) {
   }
   row.append(make("td", clock(request.time)), make("td", String(request.status)), sentence, make("td", shape),
     make("td", request.kernel ?? "–"), make("td", time(request.total_ms / 1000)), bar, make("td", request.request_id));
-  /* A narrow window shows a row as a block, with the names of the columns beside the values. */
-  row.role = "row";
-  const names = [...document.querySelectorAll("#requests thead th")].map((name) => name.textContent);
-  [...row.children].forEach((cell, i) => {
-    cell.role = "cell";
-    cell.dataset.name = names[i];
-  });
+  nameCells(row, columnNames($("request-rows")));
   return row;
 }
 

@@ -32,14 +32,16 @@ function showRoofline(figures) {
   const xs = [low(intensities, 0.1), high(intensities, 1000)];
   const ys = [low(rates, 1e9), high(rates, 1e10)];
   const { x, y, parts, floor } = rooflineAxes(plot, { width, height: width < 500 ? 260 : 340, xs, ys });
-  for (const [dtype, rate] of shown) {
+  const names = []; /* of the roofs, from the lowest one up, none over another */
+  for (const [dtype, rate] of [...shown].sort(([, one], [, other]) => one - other)) {
     const ridge = peak.bytes_per_second > 0 ? rate / peak.bytes_per_second : xs[0];
     const start = Math.max(xs[0], peak.bytes_per_second > 0 ? ys[0] / peak.bytes_per_second : xs[0]);
     const from = Math.min(ridge, start);
     parts.push(svg("path", { class: `roof ${colorOf(dtype)}`,
       d: `M${x(from)} ${y(Math.min(rate, from * (peak.bytes_per_second || Infinity)))}L${x(Math.max(xs[0], ridge))} ${y(rate)}H${x(xs[1])}` }));
-    parts.push(svg("text", { x: x(xs[1]) - 4, y: y(rate) - 4, "text-anchor": "end" }, `${dtype}: ${flops(rate)}`));
+    names.push({ text: `${dtype}: ${flops(rate)}`, y: Math.min(y(rate) - 4, (names.at(-1)?.y ?? Infinity) - 12) });
   }
+  parts.push(...names.map(({ text, y }) => svg("text", { class: "roof-name", x: x(xs[1]) - 4, y, "text-anchor": "end" }, text)));
   const labels = []; /* that are drawn; one that would overlap another is left out */
   const focused = document.activeElement?.dataset?.cell;
   for (const point of points) {
