@@ -38,7 +38,9 @@ enum gemmd_error failure_set(struct gemmd_error_info *error, enum gemmd_error co
 
 enum gemmd_error failure_from_fault(struct gemmd_error_info *error, const struct fault *fault)
 {
-    return failure_set(error, GEMMD_ERR_USAGE, fault->field, "%s", fault->detail);
+    const bool is_unsupported = fault->code == GEMMD_ERR_UNSUPPORTED;
+    return failure_set(error, is_unsupported ? GEMMD_ERR_UNSUPPORTED : GEMMD_ERR_USAGE,
+                       fault->field, "%s", fault->detail);
 }
 
 static enum gemmd_error code_of_status(int status)

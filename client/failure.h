@@ -19,8 +19,9 @@ void failure_clear(struct gemmd_error_info *error);
 enum gemmd_error failure_set(struct gemmd_error_info *error, enum gemmd_error code,
                              const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Describes a fault that proto/ found in the caller's parameters, as GEMMD_ERR_USAGE with the
- * fault's field and sentence. */
+/* Describes a fault that proto/ found in the caller's parameters, with the fault's field and
+ * sentence: as GEMMD_ERR_UNSUPPORTED, which the daemon would say too, if gemmd does not offer the
+ * parameters together, else as GEMMD_ERR_USAGE. */
 enum gemmd_error failure_from_fault(struct gemmd_error_info *error, const struct fault *fault);
 /* Describes an answer with a status of 400 or more. If `body` is a problem document (RFC 9457), the
  * code comes from the last part of the document's `type`, and the message is the document's

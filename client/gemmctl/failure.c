@@ -119,6 +119,8 @@ enum exit_code exit_code_of(const struct gemmd_error_info *error)
         return EXIT_OK;
     case GEMMD_ERR_USAGE:
         return EXIT_USAGE;
+    case GEMMD_ERR_UNSUPPORTED: /* without a status, libgemmd has refused the command line */
+        return error->http_status == 0 ? EXIT_USAGE : EXIT_FAILED;
     case GEMMD_ERR_TIMEOUT:
     case GEMMD_ERR_DEADLINE:
         return EXIT_NETWORK;

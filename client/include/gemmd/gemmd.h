@@ -346,8 +346,10 @@ GEMMD_API void gemmd_result_init(struct gemmd_result *result, size_t size);
  * `result` may be NULL if gemm->c or gemm->store is set. With gemm->job set, a daemon that accepts
  * no jobs computes the product at once: result->job is then "", and the result is in `result`.
  * GEMMD_ERR_USAGE: a parameter is out of range, an operand is missing, or `c` is too small; nothing
- * was sent. Else the error of the daemon's answer, GEMMD_ERR_CONNECTION, _TIMEOUT, _PROTOCOL, or
- * _OUT_OF_MEMORY (with http_status 0 if the library, not the daemon, ran out of memory). */
+ * was sent. GEMMD_ERR_UNSUPPORTED with http_status 0: gemmd does not offer these parameters
+ * together; nothing was sent. Else the error of the daemon's answer, GEMMD_ERR_CONNECTION,
+ * _TIMEOUT, _PROTOCOL, or _OUT_OF_MEMORY (with http_status 0 if the library, not the daemon, ran
+ * out of memory). */
 GEMMD_API enum gemmd_error gemmd_gemm(struct gemmd_client *client, const struct gemmd_gemm *gemm,
                                       struct gemmd_result *result, struct gemmd_error_info *error);
 
