@@ -2,7 +2,7 @@
 
 #include "client/gemmctl/command.h"
 
-enum { COMMAND_COLUMN = 19, HELP_COLUMN = 22, HELP_WIDTH = 80 };
+enum { HELP_COLUMN = 22, HELP_WIDTH = 80 };
 
 /* Prints the words of a text from `column` on, with a hanging indent. */
 static void print_wrapped(const char *text, int column)
@@ -87,15 +87,27 @@ static void print_common_names(const struct context *context, uint64_t taker)
     print_wrapped(list, 2);
 }
 
+/* The column of the summaries, behind the longest name of a command. */
+static int summary_column(const struct command *command)
+{
+    size_t longest = 0;
+    for (; command->name != NULL; command++) {
+        const size_t length = strlen(command->name);
+        longest = length > longest ? length : longest;
+    }
+    return (int)longest + 4;
+}
+
 /* Prints the commands of a group, or all commands if `group` is NULL. */
 static void print_commands(const struct context *context, const char *group)
 {
+    const int column = summary_column(context->commands);
     print_heading(context, "Commands");
     for (const struct command *command = context->commands; command->name != NULL; command++) {
         if (group != NULL && !command_is_of(command, group) && strcmp(command->name, group) != 0)
             continue;
-        printf("  %-*s", COMMAND_COLUMN - 2, command->name);
-        print_wrapped(command->summary, COMMAND_COLUMN);
+        printf("  %-*s", column - 2, command->name);
+        print_wrapped(command->summary, column);
     }
 }
 

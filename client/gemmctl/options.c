@@ -163,6 +163,21 @@ static bool list_seconds(const struct command *commands, const char *word, char 
     return length > 0;
 }
 
+/* Returns the one of `names` that other programs call `word`, or NULL. */
+static const char *same_meaning(const char *word, const char *const *names, uint32_t count)
+{
+    static const char *const words[][2] = {
+        {"list", "ls"},      {"delete", "rm"},  {"remove", "rm"},   {"delete", "cancel"},
+        {"rm", "cancel"},    {"upload", "put"}, {"create", "put"},  {"fetch", "get"},
+        {"download", "get"}, {"get", "result"}, {"show", "status"}, {"show", "ls"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        for (uint32_t at = 0; at < count && strcmp(words[i][0], word) == 0; at++)
+            if (strcmp(names[at], words[i][1]) == 0)
+                return names[at];
+    return NULL;
+}
+
 static void unknown_command(const struct command *commands, const char *group, const char *word,
                             char problem[PROBLEM_MAX])
 {
@@ -171,9 +186,15 @@ static void unknown_command(const struct command *commands, const char *group, c
     uint32_t count = list_words(commands, group, words);
     for (uint32_t i = 0; i < count; i++)
         names[i] = words[i];
-    const char *meant = suggest(word, names, count);
+    const char *meant = same_meaning(word, names, count);
+    if (meant == NULL)
+        meant = suggest(word, names, count);
     const char *front = group != NULL ? group : "", *space = group != NULL ? " " : "";
-    if (group == NULL && list_seconds(commands, word, longer, sizeof longer))
+    if (group == NULL && strcmp(word, "context") == 0)
+        snprintf(problem, PROBLEM_MAX,
+                 "there is no command 'context'; --context NAME chooses a context of "
+                 "~/.config/gemmd/config, which an editor writes ('gemmctl --help' says more)");
+    else if (group == NULL && list_seconds(commands, word, longer, sizeof longer))
         snprintf(problem, PROBLEM_MAX, "there is no command '%s'; did you mean %s?", word, longer);
     else if (meant != NULL)
         snprintf(problem, PROBLEM_MAX, "there is no command '%s%s%.64s'; did you mean %s%s%s?",

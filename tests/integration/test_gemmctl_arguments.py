@@ -134,6 +134,26 @@ def test_a_second_word_alone_is_completed(ask):
         assert result.stderr == f"gemmctl: there is no command '{word}'; did you mean {meant}?\n"
 
 
+@pytest.mark.parametrize("words, says", [
+    (("tensor", "list"), "there is no command 'tensor list'; did you mean tensor ls?"),
+    (("tensor", "delete", "W"), "there is no command 'tensor delete'; did you mean tensor rm?"),
+    (("tensor", "upload", "W"), "there is no command 'tensor upload'; did you mean tensor put?"),
+    (("job", "delete", "x"), "there is no command 'job delete'; did you mean job cancel?"),
+    (("job", "get", "x"), "there is no command 'job get'; did you mean job result?"),
+    (("sequence", "create", "x"), "there is no command 'sequence create'; did you mean sequence put?"),
+    (("context", "ls"), "there is no command 'context'; --context NAME chooses a context of ~/.config/gemmd/config")])
+def test_words_of_other_programs(words, says, ask):
+    result = ask(*words)
+    assert result.returncode == USAGE and result.stderr.startswith(f"gemmctl: {says}")
+
+
+def test_the_summaries_of_the_help_are_apart_from_the_names(ask):
+    """The longest name of a command decides where the summaries begin."""
+    for line in ask("--help").stdout.partition("Commands\n")[2].partition("\n\n")[0].splitlines():
+        assert re.fullmatch(r"  [a-z]+( [a-z]+)?  +\S.*|  +\S.*", line), line
+    assert "  sequence truncate  drop the last positions" in ask("sequence", "--help").stdout
+
+
 def test_letters_in_one_word(ask, tmp_path):
     result = ask("gemm", "--random", "3x4x5", "-qo", "C.npy")
     assert (result.returncode, result.stderr) == (DONE, "")
