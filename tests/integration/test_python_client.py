@@ -302,7 +302,9 @@ def test_attention_of_entries_with_lengths(client, rng):
     first, _ = attend(q[:1, :, :2], k[:1, :, :3], v[:1, :, :3])
     np.testing.assert_allclose(found[:1, :, :2].astype(np.float64), first, rtol=0, atol=1e-3)
     assert not found[0, :, 2:].any() and found[1, :, 4].any()
-    for wrong in ({"lens_q": [2, 5]}, {"lens_q": [2], "lens_kv": [3]},
+    for one, both in (({"lens_q": [2, 5]}, {"lens_kv": [7, 7]}), ({"lens_kv": [3, 7]}, {"lens_q": [5, 5]})):
+        assert np.array_equal(client.attention(q, k, v, **one), client.attention(q, k, v, **one, **both))
+    for wrong in ({"lens_q": [2], "lens_kv": [3]},
                   {"lens_q": [2, 6], "lens_kv": [3, 7]}, {"lens_q": [0.5, 1], "lens_kv": [3, 7]}):
         with pytest.raises(ValueError, match="lens_"):
             client.attention(q, k, v, **wrong)
@@ -359,6 +361,8 @@ def test_attention_with_resident_keys(client, rng):
         client.attention(q, keys, values)
     with pytest.raises(TypeError, match="v has the type float64, which together are float64; the daemon does"):
         client.attention(q, k, v.astype(np.float64))
+    with pytest.raises(TypeError, match="^q and k and v have the type float64; the daemon does this with float32, "):
+        client.attention(*(array.astype(np.float64) for array in (q, k, v)))
     with pytest.raises(ValueError, match="v has 3 dimensions"):
         client.attention(q, k, v[0])
 

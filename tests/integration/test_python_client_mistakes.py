@@ -14,7 +14,7 @@ from daemon import PATIENCE_S, Daemon
 from test_python_client import client, transport  # noqa: F401 (fixtures)
 
 from gemmd_client import Client, ConnectionFailed
-from gemmd_client.errors import Conflict, GemmdError, Malformed, ProtocolError, QueueFull
+from gemmd_client.errors import Conflict, GemmdError, Malformed, ProtocolError, QueueFull, Unsupported
 
 
 def ones(*shape, dtype=np.float32):
@@ -103,7 +103,28 @@ def test_a_type_of_the_result_that_is_none(client, call, says):
 def test_a_pair_of_types_that_is_none(client):
     with pytest.raises(GemmdError, match="^out_dtype=f64 is not offered for operands of i8") as caught:
         client.gemm(ones(2, 2, dtype=np.int8), ones(2, 2, dtype=np.int8), out_dtype="f64")
-    assert caught.value.field == "out_dtype"
+    assert caught.value.field == "out_dtype" and caught.value.code == "unsupported"
+    with pytest.raises(Unsupported, match="^precision=tf32 is offered for operands of f32, not of f64"):
+        client.gemm(ones(2, 2, dtype=np.float64), ones(2, 2, dtype=np.float64), precision="tf32")
+
+
+@pytest.mark.parametrize("call", [
+    lambda client: client.conv2d(ones(1, 1, 2, 2, dtype=np.float64), ones(1, 1, 2, 2, dtype=np.float64)),
+    lambda client: client.conv2d_job(ones(1, 1, 2, 2, dtype=np.float64), ones(1, 1, 2, 2, dtype=np.float64)),
+    lambda client: client.attention(*[ones(1, 1, 2, 8, dtype=np.float64)] * 3),
+    lambda client: client.attention(*[ones(1, 1, 2, 8, dtype=np.int8)] * 3)])
+def test_operands_of_a_type_that_the_operation_lacks(client, call):
+    """The sentence names the arguments and NumPy's types, which the caller has given."""
+    with pytest.raises(TypeError, match=r"^\w( and \w)+ have the type (float64|int8); the daemon does this with float32, "
+                                        "float16, bfloat16.*: convert the operands with astype"):
+        call(client)
+
+
+def test_a_reduction_that_is_none(client):
+    """The sentence lists the client's operations, of which the daemon has some."""
+    for call in (client.reduce, client.reduce_job):
+        with pytest.raises(ValueError, match="^op is 'median'; it must be one of sum, .*argmin, std, var, prod$"):
+            call(ones(2), "median")
 
 
 @pytest.mark.parametrize("name", ["window", "window_right"])

@@ -204,6 +204,12 @@ def test_rows_of_a_tensor(client, tensor, monkeypatch):
         tensor[3]
 
 
+def test_a_row_that_a_tensor_lacks(tensor):
+    for row in (6, -7, np.int64(6)):
+        with pytest.raises(IndexError, match=f"^index {row} is out of bounds for axis 0 with size 6$"):
+            tensor[row]
+
+
 def test_products_of_a_tensor(client, tensor, requests, rng):
     """They are computed by the daemon, which need not send the tensor."""
     w = client.get(tensor)
@@ -237,6 +243,8 @@ def test_functions_of_numpy_that_the_daemon_computes(client, tensor, requests, r
                           (np.einsum("ij,jk->ik", tensor, w.T, optimize=True), w @ w.T),
                           (np.mean(tensor, 0), w.mean(0)), (np.mean(tensor, axis=(1,), keepdims=True),
                                                             w.mean(1, keepdims=True)),
+                          (tensor.sum(0), w.sum(0)), (tensor.mean(axis=1), w.mean(1)), (tensor.max(0), w.max(0)),
+                          (tensor.min(1, keepdims=True), w.min(1, keepdims=True)), (tensor.argmax(0), w.argmax(0)),
                           (np.amax(tensor, axis=-1), w.max(-1)), (np.sum(tensor, axis=0, out=out), w.sum(0)),
                           (np.argmax(tensor, axis=0), w.argmax(0)), (np.argmax(tensor, 1, keepdims=True),
                                                                      w.argmax(1, keepdims=True))):

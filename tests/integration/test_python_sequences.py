@@ -188,6 +188,8 @@ def test_coroutines(url, client, rng):
             await sequence.truncate(3)
             await fork.refresh()
             lengths = sequence.sequence.lengths, fork.sequence.lengths
+            assert repr(fork) == f"<AsyncSequence python-async-fork of {url}, lengths: [2]>"
+            assert "python-async-fork" in fork._repr_html_()
             keys, values = await fork.kv(1)
             await asyncio.gather(sequence.delete(), fork.delete())
             return found, lengths, keys, values

@@ -224,6 +224,12 @@ class AsyncSequence:
         self._client = client
         self.sequence = sequence
 
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.sequence)[1:]}"
+
+    def _repr_html_(self) -> str:
+        return self.sequence._repr_html_()
+
     async def refresh(self) -> None:
         """Asks for the lengths, like Sequence.refresh()."""
         await self._client._run(self.sequence._ask("GET"))

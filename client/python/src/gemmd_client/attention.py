@@ -82,12 +82,14 @@ class Attention:
         if (batch_v, heads_v, length_v) != (batch_k, self.kv_heads, self.skv):
             raise ValueError(f"v has the shape {self.v.shape}, and k has {self.k.shape}; they must have the same "
                              f"batch, heads and length: {batch_k}, {self.kv_heads} and {self.skv}")
-        if (lens_q is None) != (lens_kv is None):
-            raise ValueError("lens_q and lens_kv must be given together")
         self.entries_apart, self.ragged = self.batch, ragged
-        if ragged and (lens_q is None or self.batch != 1 or mask is not None):
+        if ragged and (lens_q is None or lens_kv is None or self.batch != 1 or mask is not None):
             raise ValueError("ragged entries have lens_q and lens_kv, no mask, and q, k and v with a first dimension "
                              "of 1")
+        if lens_q is None and lens_kv is not None:
+            lens_q = np.full(self.batch, self.sq)
+        if lens_kv is None and lens_q is not None:
+            lens_kv = np.full(self.batch, self.skv)
         self.lens_q = self._lengths("lens_q", lens_q, self.sq)
         self.lens_kv = self._lengths("lens_kv", lens_kv, self.skv)
         if ragged and self.lens_q is not None:

@@ -37,19 +37,20 @@ def described(dtypes: dict[str, np.dtype[Any]]) -> str:
 
 def promoted(types: Sequence[str], operands: dict[str, Array | Tensor]) -> tuple[str, list[Any]]:
     """Returns the daemon's name of the type in which operands of several types are computed, and the operands,
-    converted to it. `types` are those of the operation. Of operands that have one type already, the daemon says
-    whether it computes with it.
+    converted to it. `types` are those of the operation.
 
     TypeError: the types have no common one, the operation is not offered in it, or a resident tensor would have
     to be converted.
     """
     dtypes = {name: operand.dtype for name, operand in operands.items()}
     common = common_type(dtypes)
-    if len(set(dtypes.values())) == 1 and common in NAMES:
-        return NAMES[common], list(operands.values())
+    is_one = len(set(dtypes.values())) == 1
     if NAMES.get(common) not in types:
-        raise TypeError(f"{described(dtypes)}, which together are {common}; the daemon does this with "
-                        f"{', '.join(str(DTYPES[name]) for name in types)}: convert the operands with astype()")
+        found = f"{' and '.join(operands)} have the type {common}" if is_one else f"{described(dtypes)}, which together are {common}"
+        raise TypeError(f"{found}; the daemon does this with {', '.join(str(DTYPES[name]) for name in types)}: convert "
+                        "the operands with astype()")
+    if is_one:
+        return NAMES[common], list(operands.values())
     return NAMES[common], [converted(name, operand, common, dtypes) for name, operand in operands.items()]
 
 

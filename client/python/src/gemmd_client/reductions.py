@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -89,6 +89,8 @@ class Reduction:
                  timeout: float | None = None, kernel: str | None = None, stays: bool = False) -> None:
         filled, chosen = wanted(out, out_dtype)
         self.parameters = _settings(priority, timeout, kernel)
+        if op not in get_args(ReduceName):
+            raise ValueError(f"op is {op!r}; it must be one of {', '.join(get_args(ReduceName))}")
         self.parameters["op"] = self._op = _OPERATIONS.get(op, op)
         if op in ("std", "var", "prod"):
             raise ValueError(f"{op} is made of several requests or of none; it is returned by reduce() only")

@@ -33,14 +33,23 @@ _DTYPES = {**DTYPES, "i4": np.dtype(ml_dtypes.int4), "u4": np.dtype(ml_dtypes.ui
 _REDUCTIONS = {np.add: "sum", np.maximum: "max", np.minimum: "min"}
 
 
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of NumPy as a method."""
+    def method(self: Tensor, axis: Any = None, **options: Any) -> Any:
+        return function(self, axis=axis, **options)
+    method.__name__, method.__doc__ = function.__name__, f"The same as numpy.{function.__name__}(tensor, axis)."
+    return method
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A resident tensor, which stays on the daemon's device and can be an operand.
 
     The daemon computes ``a @ tensor``, ``tensor @ b``, numpy.matmul(), numpy.dot(), numpy.inner(), numpy.tensordot()
-    and numpy.einsum() of two operands, and numpy.sum(), mean(), max(), min() and argmax() over one axis. Functions such
-    as numpy.shape() and numpy.zeros_like() need no elements. An index that begins with a number or a slice, such as
-    ``tensor[5]`` and ``tensor[10:20, :3]``, fetches these elements of the first dimension only. Everything else that
+    and numpy.einsum() of two operands, and numpy.sum(), mean(), max(), min() and argmax() over one axis. These five
+    are methods of the tensor too. Functions such as numpy.shape() and numpy.zeros_like() need no elements. An index
+    that begins with a number or a slice, such as ``tensor[5]`` and ``tensor[10:20, :3]``, fetches these elements of the
+    first dimension only. Of Python's operators, a tensor has @ and ==, which compares handles. Everything else that
     NumPy does with a tensor fetches all of its elements first: numpy.asarray(tensor), other indices, iteration, and all
     other functions.
 
@@ -119,6 +128,9 @@ class Tensor:
         """An array of the same type and shape, whose elements are all the same one."""
         return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
+    sum, mean, max = _method(np.sum), _method(np.mean), _method(np.max)
+    min, argmax = _method(np.min), _method(np.argmax)
+
     def __matmul__(self, other: Any) -> Any:
         return self._client.matmul(self, other)
 
@@ -133,7 +145,9 @@ class Tensor:
         is_number = isinstance(first, (int, np.integer)) and not isinstance(first, bool)
         if self.is_transposed or not (is_number or isinstance(first, slice)):
             return np.asarray(self)[key]
-        chosen = range(len(self))[first]  # IndexError, as of an array
+        if is_number and not -len(self) <= first < len(self):
+            raise IndexError(f"index {first} is out of bounds for axis 0 with size {len(self)}")
+        chosen = range(len(self))[first]
         if isinstance(chosen, int):
             return self._client.get(self, row=chosen, rows=1)[(0, *others)]
         if not chosen:
