@@ -71,7 +71,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->target_bytes = strlen(uri);
     request->target_is_sound = guard_target(uri, request->target_bytes);
     const char *path = route_path(uri);
-    request_path_copy(thread->server->tokens, path, request->path);
+    request->may_have_secret = request_path_copy(thread->server->tokens, path, request->path);
     find_escapes(request, path);
     connection->request = request;
     connection->encrypted = connection->session != NULL;

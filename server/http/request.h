@@ -116,6 +116,7 @@ struct request {
     size_t target_bytes;
     bool target_is_sound;             /* the target has no space and no control character */
     bool escapes_zero, escapes_slash; /* the path has %00 or %2F in it */
+    bool may_have_secret;             /* query_has_secret may be true for a parameter */
     bool chunked;                     /* the length on the wire is not known */
     /* libmicrohttpd accepts chunks that a proxy may frame differently, so the connection is closed
      * after the answer. */

@@ -62,6 +62,7 @@ const char *request_header_list(const struct request *request, const char *name,
 
 /* Whether a parameter of that name has a value that nobody else may read, as the names of other
  * programs' parameters say. No parameter of the daemon has such a name. */
+enum { SECRET_NAME_MIN = 3 }; /* characters */
 static bool is_secret_name(const char *name)
 {
     static const char *const words[] = {"token",   "secret", "pass",       "pwd",
@@ -69,7 +70,7 @@ static bool is_secret_name(const char *name)
                                         "session", "cookie", "jwt"};
     static const char *const ends[] = {"key", "sig"};
     const size_t length = strlen(name);
-    if (length < strlen(ends[0]))
+    if (length < SECRET_NAME_MIN)
         return false;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         for (const char *p = name; *p != '\0'; p++)
@@ -81,15 +82,23 @@ static bool is_secret_name(const char *name)
     return false;
 }
 
-/* The characters of a token (RFC 6750, b64token), but for the equals signs at its end. */
-static const char token_characters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                       "0123456789-._~/+";
+/* Whether a token may have the character (RFC 6750, b64token) before the equals signs at its end.
+ */
+static bool is_token_character(char c)
+{
+    const char letter = (char)(c | 0x20);
+    /* The characters from - to 9 are - . / and the digits. */
+    return (letter >= 'a' && letter <= 'z') || (c >= '-' && c <= '9') || c == '_' || c == '~' ||
+           c == '+';
+}
+
 /* How often the daemon's tokens are searched for one query, so that nobody keeps an I/O thread busy
  * by a long query. What is left of a longer one counts as secret. */
 enum { SEARCHES_MAX = 32 };
 struct secret_search {
     struct tokens *tokens; /* NULL: the daemon has none */
     uint32_t searches;
+    bool suspect; /* a parameter has a credential in it, or was not searched as a whole */
 };
 
 static bool is_token(struct secret_search *search, const char *text, size_t length)
@@ -139,7 +148,9 @@ static bool has_secret(struct secret_search *search, const char *text, size_t le
     if (length < TOKEN_LENGTH_MIN)
         return false;
     while (text < end) {
-        const size_t run = strspn(text, token_characters);
+        size_t run = 0;
+        while (is_token_character(text[run]))
+            run++;
         const char *plus = memchr(text, '+', run);
         const size_t word = plus == NULL ? run : (size_t)(plus - text);
         if (is_scheme(text, word, "Bearer") || is_scheme(text, word, "Basic") ||
@@ -166,10 +177,13 @@ static size_t decode_part(char *out, size_t room, const char *text, size_t lengt
 }
 
 /* Returns how many bytes of a parameter of a query are no secret. `value_at` is the offset of the
- * value; 0: the parameter has none. */
+ * value; 0: the parameter has none. Sets search->suspect if a credential is in the
+ * parameter. */
 static size_t public_bytes(struct secret_search *search, const char *parameter, size_t bytes,
                            size_t value_at)
 {
+    if (bytes < TOKEN_LENGTH_MIN && value_at <= SECRET_NAME_MIN)
+        return bytes;                                       /* as short as m=64, decoded or not */
     char text[REQUEST_PATH_MAX + 3 * TOKEN_LENGTH_MAX + 1]; /* a name, and a token of %xx each */
     const size_t name =
         decode_part(text, REQUEST_PATH_MAX, parameter, value_at == 0 ? 0 : value_at - 1);
@@ -181,6 +195,7 @@ static size_t public_bytes(struct secret_search *search, const char *parameter, 
         decode_part(text + length, sizeof text - length, parameter + value_at, bytes - value_at);
     if (!has_secret(search, text, length))
         return hides_value ? value_at : bytes;
+    search->suspect = true;
     if (value_at == 0 || !has_secret(search, text + name + 1, length - name - 1))
         return 0;
     const size_t name_end = name + strspn(text + name, "=");
@@ -188,7 +203,7 @@ static size_t public_bytes(struct secret_search *search, const char *parameter, 
     return has_secret(search, text, name_end) ? 0 : value_at;
 }
 
-void request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST_PATH_MAX])
+bool request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST_PATH_MAX])
 {
     static const char hidden[] = "***";
     struct secret_search search = {.tokens = tokens};
@@ -199,12 +214,13 @@ void request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST
         length = length < REQUEST_PATH_MAX ? length : REQUEST_PATH_MAX - 1;
         memcpy(out, path, length);
         out[length] = '\0';
-        return;
+        return *next != '\0';
     }
     memcpy(out, path, length);
     while (*next != '\0' && length < room) {
         out[length++] = *next++; /* the ? or & */
         const size_t bytes = strcspn(next, "&"), before = strcspn(next, "=&");
+        search.suspect |= bytes > room - length;
         const size_t shown = public_bytes(&search, next, bytes, before < bytes ? before + 1 : 0);
         const size_t kept = shown < room - length ? shown : room - length;
         memcpy(out + length, next, kept);
@@ -214,6 +230,7 @@ void request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST
         next += bytes;
     }
     out[length] = '\0';
+    return search.suspect || *next != '\0';
 }
 
 bool query_has_secret(struct tokens *tokens, const char *name, const char *value)
@@ -250,7 +267,8 @@ static enum MHD_Result show_parameter(void *cls, enum MHD_ValueKind kind, const 
                   "a parameter contains a zero byte");
         return MHD_NO;
     }
-    if (query_has_secret(visit->request->server->tokens, name, value)) {
+    if (visit->request->may_have_secret &&
+        query_has_secret(visit->request->server->tokens, name, value)) {
         fault_set(&visit->request->fault, GEMMD_ERR_MALFORMED, NULL,
                   "a parameter looks like a token; a token belongs in the header Authorization");
         return MHD_NO;

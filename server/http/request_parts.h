@@ -42,8 +42,9 @@ void request_choose_id(struct request *request);
 bool query_has_secret(struct tokens *tokens, const char *name, const char *value);
 /* Copies a path and its query to `out`, as the client sent them, cut to fit, and with *** in place
  * of the secrets in the query: credentials in any parameter, and the value of a parameter whose
- * name says that it is secret, such as access_token. `tokens` may be NULL. */
-void request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST_PATH_MAX]);
+ * name says that it is secret, such as access_token. `tokens` may be NULL. Returns false if
+ * query_has_secret is false for every parameter of the query. */
+bool request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST_PATH_MAX]);
 
 /* Adds the preferences of one Prefer header. A request may have several Prefer headers; of two
  * preferences with one name the first counts. Preferences that are unknown or malformed are
