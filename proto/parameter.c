@@ -178,7 +178,8 @@ static const char *allowed_text(const struct parameter_values *values, char out[
 static uint32_t find_parameter(const struct parameter_table *table, const char *name)
 {
     uint32_t index = 0;
-    while (index < table->count && strcmp(table->entries[index].name, name) != 0)
+    while (index < table->count && (table->entries[index].name[0] != name[0] ||
+                                    strcmp(table->entries[index].name, name) != 0))
         index++;
     return index;
 }
