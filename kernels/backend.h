@@ -74,5 +74,7 @@ bool attention_problem_offered(const void *problem);
 bool attention_problem_is_plain(const void *problem);
 /* As gemm_problem_offered, for convolutions. */
 bool conv_problem_offered(const void *problem);
+/* As gemm_problem_offered, for experts. */
+bool experts_problem_offered(const void *problem);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/conv.h"
+#include "kernels/experts.h"
 #include "kernels/gemm.h"
 #include "kernels/operation.h"
 #include "kernels/reduce.h"
@@ -16,6 +17,7 @@ extern const struct operation operation_attention; /* attention_operation.c */
 extern const struct operation operation_conv2d;    /* conv2d_operation.c */
 extern const struct operation operation_reduce;    /* reduce_operation.c */
 extern const struct operation operation_softmax;   /* softmax_operation.c */
+extern const struct operation operation_experts;   /* experts_operation.c */
 
 /* By number (operation_number.h). */
 extern const struct operation *const operation_table[OPERATION_COUNT];
@@ -26,6 +28,7 @@ union operation_problem {
     struct conv_problem conv2d;
     struct reduce_problem reduce;
     struct softmax_problem softmax;
+    struct experts_problem experts;
 };
 
 /* The check of one small problem (operation->check_small), for which `seed` chooses the random

@@ -148,13 +148,17 @@ static const struct operation_kernel *const reduce[] = {&reduce_cpu_vector, &red
 static const struct operation_kernel *const softmax[] = {&softmax_cpu_vector, &softmax_cpu_naive,
                                                          NULL};
 
+static const struct operation_kernel *const experts[] = {&experts_cpu_gathered, &experts_cpu_naive,
+                                                         NULL};
+
 const struct gemm_backend_entry gemm_backend_cpu = {
     .name = "cpu",
     .kernels = {[OPERATION_GEMM] = kernels,
                 [OPERATION_ATTENTION] = attention,
                 [OPERATION_CONV2D] = conv,
                 [OPERATION_REDUCE] = reduce,
-                [OPERATION_SOFTMAX] = softmax},
+                [OPERATION_SOFTMAX] = softmax,
+                [OPERATION_EXPERTS] = experts},
     .context_create = cpu_create,
     .context_destroy = cpu_destroy,
     .move_rows = cpu_move_rows,

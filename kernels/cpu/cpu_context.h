@@ -80,6 +80,7 @@ enum gemmd_error cpu_check(struct gemm_context *context, const struct gemm_probl
 extern const struct operation_kernel attention_cpu_naive, attention_cpu_tiled;
 extern const struct operation_kernel conv_cpu_naive, conv_cpu_product, conv_cpu_implicit;
 extern const struct operation_kernel conv_cpu_depthwise;
+extern const struct operation_kernel experts_cpu_naive, experts_cpu_gathered;
 extern const struct operation_kernel gemm_cpu_naive, gemm_cpu_tiled, gemm_cpu_openblas;
 extern const struct operation_kernel reduce_cpu_naive, reduce_cpu_vector;
 extern const struct operation_kernel softmax_cpu_naive, softmax_cpu_vector;

@@ -157,6 +157,7 @@ void reference_compute(const struct task *task)
     case OPERATION_CONV2D:
         compute_convolution(&task->problem.conv2d);
         return;
+    case OPERATION_EXPERTS:
     case OPERATION_COUNT:
         break;
     }

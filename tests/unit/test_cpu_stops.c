@@ -1,6 +1,6 @@
-/* The CPU's kernels of convolutions, reductions, softmaxes and attentions look inside of a long
- * part whether they have to stop, and `openblas` looks between the calls of a long product. The
- * kernels then end with an incomplete result. */
+/* The CPU's kernels of convolutions, reductions, softmaxes, attentions and experts look inside of a
+ * long part whether they have to stop, and `openblas` looks between the calls of a long product.
+ * The kernels then end with an incomplete result. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +234,32 @@ START_TEST(one_query_of_an_attention)
 }
 END_TEST
 
+/* Between the experts of a block, and between places where each is a product of its own. */
+START_TEST(experts_of_one_row_each)
+{
+    enum { EXPERTS = 2 * SLICES, COLUMNS = 64, K = 1000 };
+    static const enum gemmd_dtype types[] = {GEMMD_F64, GEMMD_F32, GEMMD_F16, GEMMD_BF16};
+    int32_t numbers[EXPERTS];
+    for (int32_t i = 0; i < EXPERTS; i++)
+        numbers[i] = i;
+    struct experts_problem p = {.dtype = types[_i],
+                                .out = types[_i],
+                                .m = EXPERTS,
+                                .n = COLUMNS,
+                                .k = K,
+                                .count = EXPERTS,
+                                .topk = 1,
+                                .a = x,
+                                .w = w,
+                                .experts = numbers,
+                                .c = y};
+    experts_problem_contiguous(&p);
+    _Static_assert((uint64_t)EXPERTS * COLUMNS * K * sizeof(double) <= ELEMENTS * sizeof(float),
+                   "W fits");
+    expect_stops(&operation_experts, &p, (uint64_t)EXPERTS * COLUMNS * dtype_size(p.out), EXPERTS);
+}
+END_TEST
+
 /* Products that `openblas` cuts into several calls. */
 static const struct long_product {
     enum gemmd_dtype dtype, out;
@@ -416,6 +442,7 @@ int main(void)
     tcase_add_test(tests, many_filters);
     tcase_add_loop_test(tests, one_result_of_a_reduction, 0, 4);
     tcase_add_loop_test(tests, one_row_of_a_softmax, 0, 3);
+    tcase_add_loop_test(tests, experts_of_one_row_each, 0, 4);
     tcase_add_loop_test(tests, one_query_of_an_attention, 0, 2);
     tcase_add_loop_test(tests, long_product_of_openblas, 0,
                         (int)(sizeof long_products / sizeof long_products[0]));
