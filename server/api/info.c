@@ -447,7 +447,7 @@ struct explain_call {
 static bool find_explain(void *context, const char *name, const char *value)
 {
     static const struct call_operation *const operations[] = {
-        &call_gemm, &call_attention, &call_conv2d, &call_reduce, &call_softmax};
+        &call_gemm, &call_attention, &call_conv2d, &call_reduce, &call_softmax, &call_experts};
     struct explain_call *call = context;
     if (strcmp(name, "explain") != 0)
         return true;
@@ -457,7 +457,8 @@ static bool find_explain(void *context, const char *name, const char *value)
     if (call->operation != NULL)
         return true;
     fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, "explain",
-              "explain is '%.32s'; it must be gemm, attention, conv2d, reduce or softmax", value);
+              "explain is '%.32s'; it must be gemm, attention, conv2d, reduce, softmax or experts",
+              value);
     return false;
 }
 

@@ -1,10 +1,11 @@
-/* POST /reduce, /softmax and /conv2d: a query, a line feed, and a body of any format. What is
- * accepted has a shape, a result and operands inside the body. A query that names a resident tensor
- * finds one, whose type and shape follow from the name. */
+/* POST /reduce, /softmax, /conv2d and /experts: a query, a line feed, and a body of any format.
+ * What is accepted has a shape, a result and operands inside the body. A query that names a
+ * resident tensor finds one, whose type and shape follow from the name. */
 #include <string.h>
 
 #include "fuzz.h"
 #include "proto/conv2d_request.h"
+#include "proto/experts_request.h"
 #include "proto/parameter.h"
 #include "proto/reduce_request.h"
 #include "proto/softmax_request.h"
@@ -124,6 +125,33 @@ static void fuzz_conv2d(const char *query, enum format format, const uint8_t *bo
         MUST(y.rank == 4 && y.dims[0] == shape.batch && y.dtype == request.out);
 }
 
+static void fuzz_experts(const char *query, enum format format, const uint8_t *body, size_t length)
+{
+    struct body_front front = {.bytes = body, .length = length, .received = length};
+    struct experts_request request;
+    struct experts_operands operands;
+    struct tensor a, w, c;
+    struct fault fault = {.code = GEMMD_OK};
+    experts_request_init(&request);
+    take_query(&experts_parameter_table, &request, query);
+    enum gemmd_error code = experts_request_settle_residents(&request, resident_of(request.a, &a),
+                                                             resident_of(request.w, &w), &fault);
+    if (code == GEMMD_OK)
+        code = experts_request_check(&request, format, &fault);
+    if (code == GEMMD_OK)
+        code = experts_request_bind_front(&request, format, &front, &operands, &fault);
+    MUST(code == GEMMD_OK || (fault.code == code && fault.detail[0] != '\0'));
+    if (code != GEMMD_OK)
+        return;
+    for (int i = 0; i < EXPERTS_OPERANDS; i++)
+        check_inside(&operands.all[i], body, length);
+    MUST(operands.experts.bytes == request.m * request.topk * sizeof(int32_t));
+    MUST((operands.weights.rank > 0) == request.weights &&
+         (operands.bias.rank > 0) == request.bias);
+    MUST(experts_offers(request.dtype, request.out) && experts_request_result(&request, &c));
+    (void)experts_request_check_numbers(&request, &operands, &fault);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     const uint8_t *end = memchr(bytes, '\n', length);
@@ -137,6 +165,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
         fuzz_reduce(query, (enum format)format, bytes + skipped, length - skipped);
         fuzz_softmax(query, (enum format)format, bytes + skipped, length - skipped);
         fuzz_conv2d(query, (enum format)format, bytes + skipped, length - skipped);
+        fuzz_experts(query, (enum format)format, bytes + skipped, length - skipped);
     }
     free(query);
     return 0;

@@ -6,6 +6,7 @@
 #include "input.h"
 #include "proto/attention_request.h"
 #include "proto/conv2d_request.h"
+#include "proto/experts_request.h"
 #include "proto/gemm_request.h"
 #include "proto/reduce_request.h"
 #include "proto/softmax_request.h"
@@ -97,6 +98,7 @@ union any_array_request {
     struct reduce_request reduce;
     struct softmax_request softmax;
     struct conv2d_request conv2d;
+    struct experts_request experts;
 };
 struct array_operation {
     const struct parameter_table *parameters;
@@ -167,10 +169,31 @@ static enum gemmd_error bind_conv2d(union any_array_request *request, enum forma
     return code;
 }
 
+static void init_experts(union any_array_request *request)
+{
+    experts_request_init(&request->experts);
+}
+
+static enum gemmd_error check_experts(union any_array_request *request, enum format format)
+{
+    return experts_request_check(&request->experts, format, NULL);
+}
+
+static enum gemmd_error bind_experts(union any_array_request *request, enum format format,
+                                     struct body_front *front, struct tensor *operands)
+{
+    struct experts_operands bound = {.a = {.rank = 0}};
+    const enum gemmd_error code =
+        experts_request_bind_front(&request->experts, format, front, &bound, NULL);
+    memcpy(operands, bound.all, sizeof bound.all);
+    return code;
+}
+
 static const struct array_operation array_operations[] = {
     {&reduce_parameter_table, REDUCE_OPERANDS, init_reduce, check_reduce, bind_reduce},
     {&softmax_parameter_table, SOFTMAX_OPERANDS, init_softmax, check_softmax, bind_softmax},
     {&conv2d_parameter_table, CONV2D_OPERANDS, init_conv2d, check_conv2d, bind_conv2d},
+    {&experts_parameter_table, EXPERTS_OPERANDS, init_experts, check_experts, bind_experts},
 };
 
 static void check_array(const struct array_operation *operation, char *query, enum format format,

@@ -52,6 +52,10 @@ ARRAYS = [
     ("/softmax?shape=2,2&lens=1&scale=0.5", "application/octet-stream", LENS.tobytes() + F32.tobytes()),
     ("/softmax?lens=1&log=1", "application/x-npy", npy(LENS) + npy(MATRIX)),
     ("/softmax?x=t1", "application/octet-stream", b""),
+    ("/experts?m=2&n=2&k=2&count=1", "application/octet-stream", OPERANDS + np.array([0, -1], np.int32).tobytes()),
+    ("/experts?glu=1&act=silu", "application/x-npy",
+     npy(MATRIX) + npy(F32.reshape(1, 2, 2)) + npy(np.zeros((2, 1), np.int32))),
+    ("/experts?w=t1&transb=1", "application/x-npy", npy(MATRIX) + npy(LENS)),
     (f"/conv2d?{CONV}&padding=same", "application/octet-stream", OPERANDS),
     ("/conv2d?padding=1,0&act=relu", "application/x-npy", npy(F32.reshape(1, 1, 2, 2)) * 2),
     ("/conv2d?layout=nhwc&w_layout=krsc", "application/vnd.safetensors",
@@ -59,7 +63,7 @@ ARRAYS = [
 ]
 METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "BREW", "get", "", "G\0T"]
 PATHS = ["/", "/livez", "/readyz", "/info", "/metrics", "/openapi.json", "/gemm", "/attention", "/reduce",
-         "/softmax", "/conv2d", "/tensors",
+         "/softmax", "/conv2d", "/experts", "/tensors",
          "/tensors/{name}", "/sequences", "/sequences/{name}", "/sequences/{name}/append",
          "/sequences/{name}/truncate", "/sequences/{name}/kv", "/jobs", "/jobs/{id}", "/jobs/{id}/result", "/v2", "/v2/health/live", "/v2/health/ready",
          "/v2/models/{model}", "/v2/models/{model}/infer", "/v2/models/{model}/config", "/v2/models/{model}/stats",
@@ -90,7 +94,7 @@ PARAMETERS = {
     "height": NUMBERS, "width": NUMBERS, "filters": NUMBERS, "filter_h": NUMBERS, "filter_w": NUMBERS,
     "w_layout": ["kcrs", "krsc"], "scales": ["none", "rowcol", "block"], "contiguous": ["0", "1"],
     "sequence": ["t0", "t1"], "append": ["0", "1"], "position": NUMBERS, "layer": NUMBERS, "layers": NUMBERS,
-    "length": NUMBERS, "count": NUMBERS, "fork": ["t0", "t1"],
+    "length": NUMBERS, "count": NUMBERS, "topk": NUMBERS, "glu": ["0", "1"], "weights": ["0", "1"], "fork": ["t0", "t1"],
     "replicate": ["one", "all"], "format": ["none", "compressed-tensors", "gptq", "gptq_v2", "awq",
                                             "int-quantized", "float-quantized", "mxfp4", "nvfp4", "nvfp4_modelopt"],
     "bits": NUMBERS + ["4", "8"], "unknown": ["1"],

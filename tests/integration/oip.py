@@ -18,6 +18,7 @@ MODEL = {"f64": "gemm_fp64", "f32": "gemm_fp32", "f16": "gemm_fp16", "bf16": "ge
 ARRAYS = (*(f"reduce_{name}" for name in ("fp64", "fp32", "fp16", "bf16", "int8", "int32")),
           *(f"softmax_{name}" for name in ("fp64", "fp32", "fp16", "bf16")))
 ATTENTION = {"f32": "attention_fp32", "f16": "attention_fp16", "bf16": "attention_bf16"}
+EXPERTS = {"f64": "experts_fp64", "f32": "experts_fp32", "f16": "experts_fp16", "bf16": "experts_bf16"}
 CONV2D = {"f32": "conv2d_fp32", "f16": "conv2d_fp16", "bf16": "conv2d_bf16", "i8": "conv2d_int8"}
 
 

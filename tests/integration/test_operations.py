@@ -103,6 +103,7 @@ SMALL = {"/gemm": ({"m": 2, "n": 2, "k": 2}, 32),
          "/conv2d": ({"channels": 1, "height": 3, "width": 3, "filters": 1, "filter_h": 3, "filter_w": 3}, 72),
          "/reduce": ({"shape": "2,2", "op": "sum"}, 16),
          "/softmax": ({"shape": "2,2"}, 16),
+         "/experts": ({"m": 1, "n": 2, "k": 2, "count": 1}, 28),
          "/tensors/t": ({"shape": "2,2"}, 16),
          "/sequences/s": ({"kv_heads": 1, "d": 4}, 0)}
 
@@ -261,7 +262,7 @@ def test_each_operation_has_models_of_the_inference_protocol(models, operations)
     assert {name.rpartition("_")[0] for name in fixed} == set(operations)
     pattern = re.compile(OPENAPI["components"]["schemas"]["V2ModelName"]["pattern"])
     assert [name for name in models if not pattern.match(name)] == [], "the pattern of model in proto/openapi.json"
-    listed = {*oip.MODEL.values(), *oip.ARRAYS, *oip.ATTENTION.values(), *oip.CONV2D.values()}
+    listed = {*oip.MODEL.values(), *oip.ARRAYS, *oip.ATTENTION.values(), *oip.CONV2D.values(), *oip.EXPERTS.values()}
     assert set(fixed) == listed, "tests/integration/oip.py lists the models"
     protocol = read("proto/PROTOCOL.md")
     assert [name for name in fixed if f"`{name}`" not in protocol] == [], "proto/PROTOCOL.md lists the models"

@@ -1,6 +1,7 @@
 /*
  * call_operation.h - what the operations of the protocol (products, attention, convolutions,
- * reductions, softmax) supply to a compute call (compute_call.h), which is the same for all.
+ * reductions, softmax, experts) supply to a compute call (compute_call.h), which is the same for
+ * all.
  */
 #ifndef SERVER_API_COMPUTE_CALL_OPERATION_H
 #define SERVER_API_COMPUTE_CALL_OPERATION_H
@@ -12,6 +13,7 @@
 #include "kernels/operations.h"
 #include "proto/attention_request.h"
 #include "proto/conv2d_request.h"
+#include "proto/experts_request.h"
 #include "proto/gemm_request.h"
 #include "proto/operands.h"
 #include "proto/parameter.h"
@@ -31,6 +33,7 @@ union call_operands {
     struct conv2d_operands conv2d;
     struct reduce_operands reduce;
     struct softmax_operands softmax;
+    struct experts_operands experts;
     struct tensor all[OPERAND_TABLE_MAX];
 };
 
@@ -41,6 +44,7 @@ union call_request {
     struct conv2d_request conv2d;
     struct reduce_request reduce;
     struct softmax_request softmax;
+    struct experts_request experts;
 };
 
 /* The functions and tables that differ between operations. Each function that returns an error
@@ -119,6 +123,7 @@ extern const struct call_operation call_attention; /* attention_call.c */
 extern const struct call_operation call_conv2d;    /* conv2d_call.c */
 extern const struct call_operation call_reduce;    /* array_calls.c */
 extern const struct call_operation call_softmax;   /* array_calls.c */
+extern const struct call_operation call_experts;   /* experts_call.c */
 
 /* A field of the request at one of the offsets of struct call_operation. */
 static inline const void *call_request_field(const union call_request *request, size_t at)

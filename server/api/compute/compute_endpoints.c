@@ -492,5 +492,6 @@ const struct endpoint compute_endpoints[] = {
     COMPUTE("/conv2d", METRICS_OP_OF(OPERATION_CONV2D), call_conv2d),
     COMPUTE("/reduce", METRICS_OP_OF(OPERATION_REDUCE), call_reduce),
     COMPUTE("/softmax", METRICS_OP_OF(OPERATION_SOFTMAX), call_softmax),
+    COMPUTE("/experts", METRICS_OP_OF(OPERATION_EXPERTS), call_experts),
     {0},
 };

@@ -41,7 +41,7 @@ struct infer_operation {
 };
 /* infer_operations.c */
 extern const struct infer_operation infer_gemm, infer_attention, infer_conv2d, infer_reduce,
-    infer_softmax;
+    infer_softmax, infer_experts;
 
 /* A requested output. */
 struct infer_output {

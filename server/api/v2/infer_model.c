@@ -84,6 +84,18 @@ struct fixed_model {
         .output_count = 1                                                                          \
     }
 
+#define EXPERTS(title, type)                                                                       \
+    {                                                                                              \
+        .name = "experts_" title, .dtype = type, .operation = &infer_experts,                      \
+        .inputs = {{0, "A", type, false, 2, ANY, false, false},                                    \
+                   {1, "W", type, false, 3, ANY, false, false},                                    \
+                   {2, "EXPERTS", GEMMD_I32, false, 2, ANY, true, false},                          \
+                   {3, "WEIGHTS", GEMMD_F32, true, 2, ANY, false, false},                          \
+                   {4, "BIAS", type, true, 2, ANY, false, true}},                                  \
+        .outputs = {{0, "C", type, false, 2, ANY, false, true}}, .input_count = 5,                 \
+        .output_count = 1                                                                          \
+    }
+
 static const struct fixed_model models[] = {
     ATTENTION("bf16", GEMMD_BF16),
     ATTENTION("fp16", GEMMD_F16),
@@ -92,6 +104,10 @@ static const struct fixed_model models[] = {
     CONV2D("fp16", GEMMD_F16, GEMMD_F16),
     CONV2D("fp32", GEMMD_F32, GEMMD_F32),
     CONV2D("int8", GEMMD_I8, GEMMD_I32),
+    EXPERTS("bf16", GEMMD_BF16),
+    EXPERTS("fp16", GEMMD_F16),
+    EXPERTS("fp32", GEMMD_F32),
+    EXPERTS("fp64", GEMMD_F64),
     PRODUCT("bf16", GEMMD_BF16, GEMMD_BF16),
     PRODUCT("fp16", GEMMD_F16, GEMMD_F16),
     PRODUCT("fp32", GEMMD_F32, GEMMD_F32),

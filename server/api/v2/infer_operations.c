@@ -152,3 +152,32 @@ const struct infer_operation infer_softmax = {
     .result_dtype = infer_softmax_result_dtype,
     .complete = infer_softmax_complete,
 };
+
+/* ---- experts ---- */
+
+static void infer_experts_set_dtype(union call_request *request, enum gemmd_dtype dtype)
+{
+    request->experts.dtype = dtype;
+}
+
+static enum gemmd_dtype infer_experts_result_dtype(const union call_request *request)
+{
+    const struct experts_request *experts = &request->experts;
+    return parameter_given(&experts_parameter_table, experts, "out") ? experts->out
+                                                                     : experts->dtype;
+}
+
+static enum gemmd_error infer_experts_complete(union call_request *request,
+                                               union call_operands *operands, struct fault *fault)
+{
+    return experts_request_bind_tensors(&request->experts, &operands->experts, fault);
+}
+
+const struct infer_operation infer_experts = {
+    .operation = &call_experts,
+    .options =
+        (const char *const[]){"transb", "glu", "act", "a", "w", "out", "kernel", "precision", NULL},
+    .set_dtype = infer_experts_set_dtype,
+    .result_dtype = infer_experts_result_dtype,
+    .complete = infer_experts_complete,
+};

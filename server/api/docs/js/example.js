@@ -7,6 +7,7 @@ const FIRST = {
   conv2d: { channels: "1", height: "3", width: "4", filters: "1", filter_h: "3", filter_w: "3", padding: "same" },
   reduce: { shape: "2,3" },
   softmax: { shape: "2,3" },
+  experts: { m: "2", n: "2", k: "3", count: "2" },
   putTensor: { name: "W", shape: "3,2", dtype: "f32" },
   getTensor: { name: "W" },
   deleteTensor: { name: "W" },

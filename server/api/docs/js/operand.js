@@ -96,9 +96,23 @@ function convOperands(values) {
   return list;
 }
 
+function expertOperands(values) {
+  const dtype = typeOf(values);
+  const [m, n, k, count] = ["m", "n", "k", "count"].map((name) => dim(values, name));
+  const topk = dim(values, "topk", "1");
+  const columns = values.glu === "1" ? 2 * n : n;
+  const list = isSet(values.a) ? [] : [operandOf("A", [m, k], dtype)];
+  if (!isSet(values.w))
+    list.push(operandOf("W", values.transb === "1" ? [count, columns, k] : [count, k, columns], dtype));
+  list.push({ ...operandOf("experts", [m, topk], "i32"), first: 0 });
+  if (values.weights === "1") list.push(operandOf("weights", [m, topk], "f32"));
+  if (values.bias === "1") list.push(operandOf("bias", [count, columns], isSet(values.out) ? values.out : dtype));
+  return list;
+}
+
 /* By operationId: the operations whose raw bodies the editor can make. */
 const OPERANDS = { gemm: gemmOperands, attention: attentionOperands, conv2d: convOperands, reduce: reduceOperands,
-  softmax: softmaxOperands, putTensor: tensorOperands };
+  softmax: softmaxOperands, experts: expertOperands, putTensor: tensorOperands };
 
 function matrixTable(title, rows, columns, cell) {
   const table = make("table", make("caption", title));
