@@ -23,6 +23,7 @@ enum {
     GEMMD_TENSOR_PUT_SIZE_0_1 = offsetof(struct gemmd_tensor_put, traceparent),
     GEMMD_REDUCE_SIZE_0_2 = sizeof(struct gemmd_reduce),
     GEMMD_SOFTMAX_SIZE_0_2 = sizeof(struct gemmd_softmax),
+    GEMMD_EXPERTS_SIZE_0_2 = sizeof(struct gemmd_experts),
     GEMMD_SEQUENCE_PUT_SIZE_0_2 = sizeof(struct gemmd_sequence_put),
     GEMMD_SEQUENCE_APPEND_SIZE_0_2 = sizeof(struct gemmd_sequence_append),
     GEMMD_SEQUENCE_GET_SIZE_0_2 = sizeof(struct gemmd_sequence_get)

@@ -41,7 +41,7 @@ _gemmctl() {
     *)
         case $command:$current in
         *:-*) words=$offered ;;
-        gemm:* | attention:* | conv:* | reduce:* | softmax:* | 'tensor put':*) files=yes ;;
+        gemm:* | attention:* | conv:* | reduce:* | softmax:* | experts:* | 'tensor put':*) files=yes ;;
         'tensor get':* | 'tensor ls':* | 'tensor rm':*) words=$(_gemmctl_names tensors) ;;
         'sequence append':*|'sequence get':*) words=$(_gemmctl_names sequences) files=yes ;;
         'sequence '*:*) words=$(_gemmctl_names sequences) ;;

@@ -56,8 +56,8 @@ complete -c gemmctl -f
 # @gemmctl-fish-commands
 complete -c gemmctl -n '__gemmctl_has completion' -a 'bash zsh fish'
 
-complete -c gemmctl -n '__gemmctl_is gemm attention conv reduce softmax "tensor put" "sequence append" "sequence get"' -F
-complete -c gemmctl -n '__gemmctl_is gemm attention conv reduce softmax' -a '(string replace -r ^ tensor: (__gemmctl_names tensors))'
+complete -c gemmctl -n '__gemmctl_is gemm attention conv reduce softmax experts "tensor put" "sequence append" "sequence get"' -F
+complete -c gemmctl -n '__gemmctl_is gemm attention conv reduce softmax experts' -a '(string replace -r ^ tensor: (__gemmctl_names tensors))'
 complete -c gemmctl -n '__gemmctl_is "tensor get" "tensor ls" "tensor rm"' -a '(__gemmctl_names tensors)'
 complete -c gemmctl -n '__gemmctl_is "sequence fork" "sequence append" "sequence get" "sequence truncate" "sequence ls" "sequence rm"' -a '(__gemmctl_names sequences)'
 complete -c gemmctl -n '__gemmctl_is "job status" "job wait" "job result" "job cancel"' -a '(__gemmctl_names jobs)'

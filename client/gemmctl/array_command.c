@@ -71,6 +71,8 @@ static enum gemmd_error array_make_random(const struct array_command *command, c
         code = random_fill(tensor, table->count * seed + i, fault);
         operands->random[i] = (void *)tensor->data;
     }
+    if (code == GEMMD_OK && command->choose_random != NULL)
+        command->choose_random(request, operands->bound);
     return code;
 }
 
@@ -244,19 +246,20 @@ static int array_compute(const struct context *context, struct gemmd_client *cli
     struct fault fault = {0};
     struct check check;
     interrupt_watch(); /* from here on an interrupted command has to remove a temporary file */
-    if (destination_open(&run->destination, run->operands.files.format, "y", &run->y, &run->call.y,
-                         &run->call.y_bytes, &fault) != GEMMD_OK)
+    if (destination_open(&run->destination, run->operands.files.format, command->result_name,
+                         &run->y, &run->call.y, &run->call.y_bytes, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
     if (await(context, command->submit(client, &run->call, &error), &run->result, &error) !=
         GEMMD_OK)
         return fail_request(context, &error);
     if (checked) {
-        int code = check_run(context, "Y", array_compare, array_where, run, &check);
+        int code =
+            check_run(context, command->result_title, array_compare, array_where, run, &check);
         if (code != EXIT_OK)
             return code;
     }
     const struct report_work work = {
-        .name = "Y",
+        .name = command->result_title,
         .flops = command->flops != NULL ? command->flops(run->request) : 0,
         .bytes = bytes_of(&run->operands, command->files->table->count, &run->y),
         .check = checked ? &check : NULL,

@@ -1,6 +1,7 @@
 /*
- * array_command.h - what the commands conv, reduce and softmax have in common: files or random
- * operands in, one request, the result out. gemm.c and attention.c have commands of their own.
+ * array_command.h - what the commands conv, reduce, softmax and experts have in common: files or
+ * random operands in, one request, the result out. gemm.c and attention.c have commands of their
+ * own.
  */
 #ifndef GEMMCTL_ARRAY_COMMAND_H
 #define GEMMCTL_ARRAY_COMMAND_H
@@ -31,6 +32,7 @@ struct array_call {
 struct array_command {
     const struct tensor_files_kind *files;
     const struct parameter_table *parameters;
+    const char *result_name, *result_title; /* of the result, in files and in messages: "y", "Y" */
     uint32_t first;     /* the operand that the first word of the command line names */
     uint32_t residents; /* the operands that can be tensors on the daemon, a bit each */
     /* Completes the request with the type and the sizes of the operands that are such tensors;
@@ -40,6 +42,8 @@ struct array_command {
     /* Sets the sizes from those of --random, of which there are `rank`. */
     enum gemmd_error (*set_random)(void *request, const uint64_t *sizes, uint32_t rank,
                                    struct fault *fault);
+    /* Makes the random operands such as the request needs them. NULL: they are. */
+    void (*choose_random)(const void *request, struct tensor *operands);
     /* Completes the request with types and shapes of the operands. */
     enum gemmd_error (*bind)(void *request, struct tensor *operands, struct fault *fault);
     /* Sets `y` to the type and shape of the result. False on overflow. */
@@ -48,11 +52,12 @@ struct array_command {
     struct gemmd_request *(*submit)(struct gemmd_client *client, const struct array_call *call,
                                     struct gemmd_error_info *error);
     double (*flops)(const void *request); /* NULL: the work is measured in bytes */
+    /* Compares the result with a reference. NULL: the command has no option --check. */
     enum gemmd_error (*check)(const struct array_call *call, struct progress_line *line,
                               struct check *check);
 };
 
-extern const struct array_command conv_command, reduce_command, softmax_command;
+extern const struct array_command conv_command, reduce_command, softmax_command, experts_command;
 
 /* Sets the shape of X to the sizes of --random, of which there are `rank`. GEMMD_ERR_MALFORMED: the
  * command line has --shape too. */

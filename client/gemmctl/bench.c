@@ -21,7 +21,7 @@
 /* ---- the request ---- */
 
 static const struct bench_operation *const operations[] = {
-    &bench_product, &bench_attention, &bench_conv, &bench_reduce, &bench_softmax};
+    &bench_product, &bench_attention, &bench_conv, &bench_reduce, &bench_softmax, &bench_experts};
 
 enum gemmd_error bench_subject_read(struct bench_subject *subject,
                                     const struct arguments *arguments, struct fault *fault)

@@ -15,6 +15,7 @@
 #include "client/gemmctl/options.h"
 #include "proto/attention_request.h"
 #include "proto/conv2d_request.h"
+#include "proto/experts_request.h"
 #include "proto/gemm_request.h"
 #include "proto/reduce_request.h"
 #include "proto/softmax_request.h"
@@ -29,6 +30,7 @@ struct bench_subject {
         struct conv2d_request conv;
         struct reduce_request reduce;
         struct softmax_request softmax;
+        struct experts_request experts;
     };
     struct tensor operands[TENSOR_FILES_MAX]; /* in the order of the request; rank 0: there is no
                                                  such operand */
@@ -58,7 +60,7 @@ struct bench_operation {
     json_t *(*describe)(const struct bench_subject *subject); /* a new object; NULL: no memory */
 };
 extern const struct bench_operation bench_product, bench_attention, bench_conv, bench_reduce,
-    bench_softmax;
+    bench_softmax, bench_experts;
 
 /* Reads the parameters of the operation that the command names; sizes that are missing get
  * defaults. On failure `fault` has a sentence. */

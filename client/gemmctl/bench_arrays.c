@@ -1,5 +1,6 @@
-/* gemmctl bench conv, bench reduce and bench softmax: the requests that are repeated. The commands
- * conv, reduce and softmax bring the parameters and the way to send a request. */
+/* gemmctl bench conv, bench reduce, bench softmax and bench experts: the requests that are
+ * repeated. The commands conv, reduce, softmax and experts bring the parameters and the way to send
+ * a request. */
 #include <stdio.h>
 
 #include "client/gemmctl/bench.h"
@@ -7,6 +8,7 @@
 #include "client/gemmctl/report.h"
 
 enum { DEFAULT_CHANNELS = 64, DEFAULT_IMAGE = 56, DEFAULT_FILTER = 3, DEFAULT_DIM = 1024 };
+enum { DEFAULT_ROWS = 64, DEFAULT_EXPERTS = 8 };
 
 static void use_default(uint64_t *size, uint64_t otherwise)
 {
@@ -248,4 +250,65 @@ const struct bench_operation bench_softmax = {
     .submit = softmax_submit,
     .print = softmax_print,
     .describe = softmax_describe,
+};
+
+/* ---- experts ---- */
+
+static enum gemmd_error experts_read(struct bench_subject *subject,
+                                     const struct arguments *arguments, struct fault *fault)
+{
+    struct experts_request *r = &subject->experts;
+    experts_request_init(r);
+    enum gemmd_error code = parameters_read(r, experts_command.parameters, arguments, fault);
+    use_default(&r->m, DEFAULT_ROWS);
+    use_default(&r->n, DEFAULT_DIM);
+    use_default(&r->k, DEFAULT_DIM);
+    use_default(&r->count, DEFAULT_EXPERTS);
+    if (code == GEMMD_OK)
+        code = experts_request_check(r, FORMAT_RAW, fault);
+    if (code == GEMMD_OK)
+        code = array_measure(subject, &experts_command, r, fault);
+    if (code == GEMMD_OK)
+        subject->flops = experts_command.flops(r);
+    return code;
+}
+
+static void experts_prepare(struct bench_subject *subject)
+{
+    experts_command.choose_random(&subject->experts, subject->operands);
+    array_prepare(subject, &subject->experts);
+}
+
+static struct gemmd_request *experts_submit(struct bench_subject *subject,
+                                            struct gemmd_client *client, void *out, void *user,
+                                            struct gemmd_error_info *error)
+{
+    return array_submit(subject, &experts_command, client, out, user, error);
+}
+
+static void experts_print(const struct bench_subject *subject, FILE *to)
+{
+    const struct experts_request *r = &subject->experts;
+    fprintf(to, "experts    %llux%llux%llu, %llu of %llu experts a row%s, %s to %s",
+            (unsigned long long)r->m, (unsigned long long)r->n, (unsigned long long)r->k,
+            (unsigned long long)r->topk, (unsigned long long)r->count, r->glu ? " with gates" : "",
+            gemmd_dtype_name(r->dtype), gemmd_dtype_name(r->out));
+}
+
+static json_t *experts_describe(const struct bench_subject *subject)
+{
+    const struct experts_request *r = &subject->experts;
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s}", "op", "experts", "m",
+                     (json_int_t)r->m, "n", (json_int_t)r->n, "k", (json_int_t)r->k, "count",
+                     (json_int_t)r->count, "topk", (json_int_t)r->topk, "glu", (int)r->glu, "dtype",
+                     gemmd_dtype_name(r->dtype), "out", gemmd_dtype_name(r->out));
+}
+
+const struct bench_operation bench_experts = {
+    .taker = FOR_BENCH_EXPERTS,
+    .read = experts_read,
+    .prepare = experts_prepare,
+    .submit = experts_submit,
+    .print = experts_print,
+    .describe = experts_describe,
 };

@@ -80,6 +80,7 @@ int command_attention(const struct context *context);
 int command_conv(const struct context *context);
 int command_reduce(const struct context *context);
 int command_softmax(const struct context *context);
+int command_experts(const struct context *context);
 int command_tensor_put(const struct context *context);
 int command_tensor_get(const struct context *context);
 int command_tensor_ls(const struct context *context);

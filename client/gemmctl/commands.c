@@ -42,6 +42,13 @@ const struct command commands[] = {
      "  cat X.npy | gemmctl softmax - > Y.npy\n"
      "  gemmctl softmax --random 64x1000 --dtype f16 --check\n",
      command_softmax},
+    {"experts", FOR_EXPERTS, 0, 3, "A [W EXPERTS] [-o C]",
+     "multiply each row of A by the experts of W that are numbered for the row",
+     "  gemmctl experts A.npy W.npy experts.npy -o C.npy --weights weights.npy\n"
+     "  gemmctl experts A.npy tensor:w13 experts.npy -o H.npy --glu --act silu\n"
+     "  gemmctl experts operands.safetensors -o C.safetensors --transb\n"
+     "  gemmctl experts --random 64x512 --n 1024 --count 8 --topk 2 --timing\n",
+     command_experts},
     {"tensor put", FOR_TENSOR_PUT, 2, 2, "NAME FILE",
      "keep a tensor on the daemon; nothing is sent if the daemon has the same content",
      "  gemmctl tensor put weights W.npy\n"
@@ -106,6 +113,9 @@ const struct command commands[] = {
     {"bench softmax", FOR_BENCH_SOFTMAX, 0, 0, "[--shape D0[,D1...]]",
      "measure how many softmaxes the daemon answers per second",
      "  gemmctl bench softmax --shape 64,32000 --connections 32\n", command_bench},
+    {"bench experts", FOR_BENCH_EXPERTS, 0, 0, "[-m ROWS] [--count COUNT] [--topk COUNT] ...",
+     "measure how many mixtures of experts the daemon answers per second",
+     "  gemmctl bench experts -m 64 -n 1024 -k 1024 --count 8 --topk 2 --glu\n", command_bench},
     {"bench ladder", FOR_BENCH_LADDER, 0, 0, "[-n SIDE]",
      "time each of the daemon's kernels on square products", "  gemmctl bench ladder -n 1024\n",
      command_ladder},

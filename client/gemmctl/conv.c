@@ -166,6 +166,8 @@ static enum gemmd_error check_result(const struct array_call *call, struct progr
 const struct array_command conv_command = {
     .files = &kind,
     .parameters = &conv2d_parameter_table,
+    .result_name = "y",
+    .result_title = "Y",
     .first = X,
     .residents = 1u << X | 1u << W,
     .settle_residents = settle_residents,

@@ -47,6 +47,8 @@
 #define FOR_SEQUENCE_APPEND (UINT64_C(1) << 28)
 #define FOR_SEQUENCE (UINT64_C(1) << 29) /* sequence truncate, sequence ls and sequence rm */
 #define FOR_SEQUENCE_GET (UINT64_C(1) << 30)
+#define FOR_EXPERTS (UINT64_C(1) << 31)
+#define FOR_BENCH_EXPERTS (UINT64_C(1) << 32)
 #define FOR_ALL UINT64_MAX               /* every bit, also those of no command */
 #define FOR_ASKING (FOR_ALL & ~FOR_HELP) /* commands that send requests */
 #define FOR_PRODUCTS (FOR_GEMM | FOR_BENCH)
@@ -55,11 +57,13 @@
 #define FOR_CONVS (FOR_CONV | FOR_BENCH_CONV)
 #define FOR_REDUCES (FOR_REDUCE | FOR_BENCH_REDUCE)
 #define FOR_SOFTMAXES (FOR_SOFTMAX | FOR_BENCH_SOFTMAX)
-#define FOR_COMPUTING (FOR_GEMM | FOR_ATTENTION | FOR_ROWS | FOR_CONV)
-#define FOR_STORING (FOR_GEMM | FOR_ROWS | FOR_CONV)
+#define FOR_MIXTURES (FOR_EXPERTS | FOR_BENCH_EXPERTS)
+#define FOR_COMPUTING (FOR_GEMM | FOR_ATTENTION | FOR_ROWS | FOR_CONV | FOR_EXPERTS)
+#define FOR_STORING (FOR_GEMM | FOR_ROWS | FOR_CONV | FOR_EXPERTS)
 #define FOR_CHECKING (FOR_GEMM | FOR_ROWS | FOR_CONV)
 #define FOR_LOADING                                                                                \
-    (FOR_BENCH | FOR_BENCH_ATTENTION | FOR_BENCH_CONV | FOR_BENCH_REDUCE | FOR_BENCH_SOFTMAX)
+    (FOR_BENCH | FOR_BENCH_ATTENTION | FOR_BENCH_CONV | FOR_BENCH_REDUCE | FOR_BENCH_SOFTMAX |     \
+     FOR_BENCH_EXPERTS)
 #define FOR_COMPUTED (FOR_COMPUTING | FOR_LOADING)
 #define FOR_READERS (FOR_COMPUTING | FOR_TENSOR_PUT | FOR_SEQUENCE_APPEND)
 #define FOR_HEADS (FOR_ATTENDING | FOR_SEQUENCE_PUT)
@@ -81,21 +85,26 @@
 #define OPTION_MAP(X)                                                                              \
     X(OUTPUT, "output", 'o', "FILE", "-, standard output", FOR_WRITERS, 0,                         \
       "file to write the result to")                                                               \
-    X(BIAS, "bias", 0, "FILE", "no bias", FOR_GEMM | FOR_CONV, 0,                                  \
+    X(BIAS, "bias", 0, "FILE", "no bias", FOR_GEMM | FOR_CONV | FOR_EXPERTS, 0,                    \
       "gemm: file with a vector of n elements of C's type, which is added to every row; "          \
-      "conv: file with a vector of one element of Y's type for each filter")                       \
+      "conv: file with a vector of one element of Y's type for each filter; "                      \
+      "experts: file with a matrix of C's type, with a row for each expert and an element for "    \
+      "each column of the expert")                                                                 \
     X(C0, "c0", 0, "FILE", NULL, FOR_GEMM, 0,                                                      \
       "file with the matrix C0 of C's type, which --beta multiplies; needed if --beta is "         \
       "not 0")                                                                                     \
-    X(RANDOM, "random", 0, "gemm: MxNxK; attention, conv, reduce, softmax: SHAPE", NULL,           \
-      FOR_CHECKING | FOR_ATTENTION, 0,                                                             \
+    X(RANDOM, "random", 0, "gemm: MxNxK; attention, conv, reduce, softmax, experts: SHAPE", NULL,  \
+      FOR_CHECKING | FOR_ATTENTION | FOR_EXPERTS, 0,                                               \
       "gemm: multiply random matrices in place of files; attention: use a random Q of this "       \
       "shape, batch x heads x sequence x head size, such as 1x8x512x64, and a random K and V of "  \
       "--kv-heads, --skv and --dv, in place of files; conv: use a random X of this "               \
       "shape, such as 8x64x56x56, and a random W of --filters, --filter-h and --filter-w, "        \
       "in place of files; reduce, softmax: use a random X of this shape, such as 64x1000, "        \
-      "in place of a file; without --output the result is dropped")                                \
-    X(SEED, "seed", 0, "NUMBER", "1", FOR_CHECKING | FOR_ATTENTION, 0, "seed of --random")         \
+      "in place of a file; experts: use a random A of this shape, such as 64x512, a random W of "  \
+      "--n and --count, and random experts, in place of files; without --output the result is "    \
+      "dropped")                                                                                   \
+    X(SEED, "seed", 0, "NUMBER", "1", FOR_CHECKING | FOR_ATTENTION | FOR_EXPERTS, 0,               \
+      "seed of --random")                                                                          \
     X(CHECK, "check", 0, NULL, NULL, FOR_CHECKING, 0,                                              \
       "compare the result with one that gemmctl computes itself in f64")                           \
     X(STORE, "store", 0, "NAME", NULL, FOR_STORING, 1,                                             \
@@ -104,14 +113,27 @@
     X(ASYNC, "async", 0, NULL, NULL, FOR_COMPUTING, 0,                                             \
       "hand the request in as a job, print the job's id, and exit; --timeout is then the "         \
       "deadline of the job; without --timeout, the daemon's default applies")                      \
-    X(M, "m", 'm', "ROWS", "bench: 64", FOR_PRODUCTS, 1,                                           \
-      "rows of op(A) and C; gemm: files of raw bytes need --m, --n and --k; gemm: other "          \
-      "files tell their own sizes")                                                                \
-    X(N, "n", 'n', "gemm, bench: COLUMNS; bench ladder: SIDE", "bench: 64; bench ladder: 4096",    \
-      FOR_PRODUCTS | FOR_BENCH_LADDER, 1,                                                          \
-      "gemm, bench: columns of op(B) and C; bench ladder: side of the largest square, from "       \
+    X(M, "m", 'm', "ROWS", "bench, bench experts: 64", FOR_PRODUCTS | FOR_MIXTURES, 1,             \
+      "gemm, bench: rows of op(A) and C; experts, bench experts: rows of A and C; gemm: files "    \
+      "of raw bytes need --m, --n and --k; experts: files of raw bytes need --m, --n, --k and "    \
+      "--count; gemm, experts: other files tell their own sizes")                                  \
+    X(N, "n", 'n', "gemm, bench, experts, bench experts: COLUMNS; bench ladder: SIDE",             \
+      "bench: 64; bench experts: 1024; bench ladder: 4096",                                        \
+      FOR_PRODUCTS | FOR_BENCH_LADDER | FOR_MIXTURES, 1,                                           \
+      "gemm, bench: columns of op(B) and C; experts, bench experts: columns of C; bench ladder: "  \
+      "side of the largest square, from "                                                          \
       "256 to 4096")                                                                               \
-    X(K, "k", 'k', "DEPTH", "bench: 64", FOR_PRODUCTS, 1, "columns of op(A) and rows of op(B)")    \
+    X(K, "k", 'k', "DEPTH", "bench: 64; bench experts: 1024", FOR_PRODUCTS | FOR_MIXTURES, 1,      \
+      "gemm, bench: columns of op(A) and rows of op(B); experts, bench experts: columns of A")     \
+    X(EXPERT_COUNT, "count", 0, "COUNT", "bench experts: 8", FOR_MIXTURES, 1,                      \
+      "number of experts, which are the matrices of W")                                            \
+    X(TOPK, "topk", 0, "COUNT", "1", FOR_MIXTURES, 1,                                              \
+      "number of experts of a row, whose results are added")                                       \
+    X(GLU, "glu", 0, NULL, NULL, FOR_MIXTURES, 1,                                                  \
+      "an expert has 2*n columns, of which the first n are the gate: the result is "               \
+      "act(A*W_gate)*(A*W_up)")                                                                    \
+    X(WEIGHTS, "weights", 0, "FILE", "every weight is 1", FOR_EXPERTS, 0,                          \
+      "file with an f32 array of the shape of EXPERTS: the weights of the experts of each row")    \
     X(OP, "op", 0, "sum|mean|max|min|norm2|logsumexp|argmax", "sum", FOR_REDUCES, 1,               \
       "what is computed of the elements; norm2: the square root of the sum of squares; "           \
       "logsumexp: the logarithm of the sum of exponentials; argmax: the index of the first "       \
@@ -149,13 +171,15 @@
     X(DTYPE, "dtype", 0, "f64|f32|f16|bf16|f8_e4m3|i8|i32",                                        \
       "gemm, conv: the files' own type, f32 for raw bytes; attention: the files' own type, "       \
       "f16 for raw bytes; reduce, softmax, tensor put: the file's own type, f32 for raw "          \
-      "bytes; bench, bench conv, bench reduce, bench softmax: f32; bench attention, sequence "     \
+      "bytes; experts: the files' own type, f32 for raw bytes; bench, bench conv, bench reduce, "  \
+      "bench softmax, bench experts: f32; bench attention, sequence "                              \
       "put: f16",                                                                                  \
       FOR_COMPUTED | FOR_TENSOR_PUT | FOR_SEQUENCE_PUT, 1,                                         \
       "gemm, bench: element type of A and B, any but i32; attention, bench attention: "            \
       "element type of Q, K and V: f32, f16 or bf16; conv, bench conv: element "                   \
       "type of X and W: f32, f16, bf16 or i8; reduce, bench reduce: element type of X, any "       \
-      "but f8_e4m3; softmax, bench softmax: element type of X: f64, f32, f16 or bf16; "            \
+      "but f8_e4m3; softmax, bench softmax: element type of X: f64, f32, f16 or bf16; experts, "   \
+      "bench experts: element type of A and W: f64, f32, f16 or bf16; "                            \
       "tensor put: element type of the tensor; sequence put: element type of keys and values: "    \
       "f32, f16 or bf16")                                                                          \
     X(SHAPE, "shape", 0, "D0[,D1...]", "bench reduce, bench softmax: 1024,1024",                   \
@@ -185,13 +209,14 @@
       "bench: the type of A and B, but bf16 for f8_e4m3, and i32 for i8; conv, bench conv: "       \
       "the type of X, but i32 for i8; reduce, bench reduce: the type of X, but i32 for "           \
       "argmax and for sums of integers, and f64 for means of integers; softmax, bench "            \
-      "softmax: the type of X",                                                                    \
-      FOR_PRODUCTS | FOR_REDUCES | FOR_SOFTMAXES | FOR_CONVS, 1,                                   \
+      "softmax: the type of X; experts, bench experts: the type of A",                             \
+      FOR_PRODUCTS | FOR_REDUCES | FOR_SOFTMAXES | FOR_CONVS | FOR_MIXTURES, 1,                    \
       "gemm: element type of C, C0 and bias; bench: element type of C; conv: element type "        \
       "of Y and of the bias; reduce, softmax, bench conv, bench reduce, bench softmax: "           \
-      "element type of Y")                                                                         \
-    X(PRECISION, "precision", 0, "gemm, bench: full|tf32|f8; conv, bench conv: full|tf32", "full", \
-      FOR_PRODUCTS | FOR_CONVS, 1,                                                                 \
+      "element type of Y; experts, bench experts: element type of C and of the bias")              \
+    X(PRECISION, "precision", 0,                                                                   \
+      "gemm, bench: full|tf32|f8; conv, bench conv, experts, bench experts: full|tf32", "full",    \
+      FOR_PRODUCTS | FOR_CONVS | FOR_MIXTURES, 1,                                                  \
       "with tf32, the daemon may round f32 operands to TF32; gemm, bench: with f8, the daemon "    \
       "may multiply f8_e4m3 operands with the device's own f8 instructions, which are faster "     \
       "and less exact")                                                                            \
@@ -206,7 +231,9 @@
       "the scales in the one safetensors file, or those of the tensor on the daemon", FOR_GEMM, 0, \
       "file with the f32 scales of B")                                                             \
     X(TRANSA, "transa", 0, NULL, NULL, FOR_PRODUCTS, 1, "A is stored transposed, k x m")           \
-    X(TRANSB, "transb", 0, NULL, NULL, FOR_PRODUCTS, 1, "B is stored transposed, n x k")           \
+    X(TRANSB, "transb", 0, NULL, NULL, FOR_PRODUCTS | FOR_MIXTURES, 1,                             \
+      "gemm, bench: B is stored transposed, n x k; experts, bench experts: each expert of W is "   \
+      "stored transposed")                                                                         \
     X(ALPHA, "alpha", 0, "NUMBER", "1", FOR_PRODUCTS | FOR_CONVS, 1,                               \
       "gemm, bench: factor of the product op(A)*op(B); conv, bench conv: factor of the "           \
       "sums of products")                                                                          \
@@ -215,8 +242,10 @@
       "gemm, attention: number of problems of one shape, which lie one after another in "          \
       "each operand; bench, bench attention: number of problems of one shape in each "             \
       "request; conv, bench conv: number of images of X")                                          \
-    X(ACT, "act", 0, ACT_CHOICES, "none", FOR_PRODUCTS | FOR_CONVS, 1,                             \
-      "activation function, applied last to each element of the result")                           \
+    X(ACT, "act", 0, ACT_CHOICES, "none", FOR_PRODUCTS | FOR_CONVS | FOR_MIXTURES, 1,              \
+      "gemm, bench, conv, bench conv: activation function, applied last to each element of the "   \
+      "result; experts, bench experts: activation function of an expert's result, or of the gate " \
+      "with --glu")                                                                                \
     X(HEADS, "heads", 0, "COUNT", "bench attention: 8", FOR_ATTENDING, 1,                          \
       "heads of Q; attention: files of raw bytes need --heads, --sq and --d; attention: "          \
       "other files tell their own sizes")                                                          \
@@ -323,12 +352,13 @@
     X(PRIORITY, "priority", 0, "0-9", "4", FOR_COMPUTED, 1,                                        \
       "priority among the tenant's requests; 0 is the lowest, 9 the highest")                      \
     X(FORMAT, "format", 0, "npy|safetensors|raw",                                                  \
-      "gemm, attention, conv, reduce, softmax: by each file's name; tensor put, tensor "           \
+      "gemm, attention, conv, reduce, softmax, experts: by each file's name; tensor put, tensor "  \
       "get, job result, sequence append, sequence get: by each file's name, npy if the name "      \
       "tells none",                                                                                \
       FOR_READERS | FOR_WRITERS | FOR_SEQUENCE_GET, 0,                                             \
-      "gemm, attention, conv, reduce, softmax: format of all files; gemm, attention, conv, "       \
-      "reduce, softmax: if the name tells none, a file that is read is npy, and a file "           \
+      "gemm, attention, conv, reduce, softmax, experts: format of all files; gemm, attention, "    \
+      "conv, reduce, softmax, experts: if the name tells none, a file that is read is npy, and a " \
+      "file "                                                                                      \
       "that is written has the format of the operands; tensor put, sequence append: format of "    \
       "the files; tensor get, job result, sequence get: format of the files that are written")     \
     X(IN_FORMAT, "in-format", 0, "npy|safetensors|raw", "--format", FOR_COMPUTING, 0,              \
@@ -351,10 +381,11 @@
     X(INTERVAL, "interval", 0, "TIME", "1s", FOR_TOP, 0,                                           \
       "time between two looks at the daemon, over which rates are measured")                       \
     X(TIMING, "timing", 0, NULL, NULL, FOR_COMPUTING | FOR_JOB_RESULT, 0,                          \
-      "gemm, attention, conv: print how long each stage of the request took in the daemon, "       \
+      "gemm, attention, conv, experts: print how long each stage of the request took in the "      \
+      "daemon, "                                                                                   \
       "in ms, and the kernel's FLOP/s; reduce, softmax: print how long each stage of the "         \
       "request took in the daemon, in ms, and the kernel's bytes of operand and result per "       \
-      "second; gemm, attention, conv, reduce, softmax: the report of the result has the "          \
+      "second; gemm, attention, conv, reduce, softmax, experts: the report of the result has the " \
       "rate of the whole request, from sending to receiving; job result: print how long "          \
       "each stage of the request took in the daemon, in ms")                                       \
     X(JSON, "json", 0, NULL, NULL, FOR_ASKING & ~FOR_COMPLETION, 0,                                \

@@ -98,6 +98,8 @@ static enum gemmd_error check_result(const struct array_call *call, struct progr
 const struct array_command reduce_command = {
     .files = &kind,
     .parameters = &reduce_parameter_table,
+    .result_name = "y",
+    .result_title = "Y",
     .first = X,
     .residents = 1u << X,
     .settle_residents = settle_residents,

@@ -8,6 +8,7 @@
 #include "proto/attention_request.h"
 #include "proto/conv2d_request.h"
 #include "proto/dtype.h"
+#include "proto/experts_request.h"
 #include "proto/gemm_request.h"
 #include "proto/openapi.h"
 #include "proto/reduce_request.h"
@@ -62,6 +63,7 @@ union any_request {
     struct conv2d_request conv2d;
     struct reduce_request reduce;
     struct softmax_request softmax;
+    struct experts_request experts;
     struct tensor_request tensor;
     struct sequence_put_request sequence_put;
     struct sequence_rows_request sequence_rows;
@@ -82,6 +84,7 @@ X(attention)
 X(conv2d)
 X(reduce)
 X(softmax)
+X(experts)
 X(tensor)
 #undef X
 
@@ -106,6 +109,7 @@ static const struct endpoint endpoints[] = {
     {"|paths|/conv2d|post|parameters", &conv2d_parameter_table, init_conv2d},
     {"|paths|/reduce|post|parameters", &reduce_parameter_table, init_reduce},
     {"|paths|/softmax|post|parameters", &softmax_parameter_table, init_softmax},
+    {"|paths|/experts|post|parameters", &experts_parameter_table, init_experts},
     {"|paths|/tensors/{name}|put|parameters", &tensor_parameter_table, init_tensor},
     {"|paths|/sequences/{name}|put|parameters", &sequence_put_table, init_sequence_put},
     {"|paths|/sequences/{name}/append|post|parameters", &sequence_append_table, init_sequence_rows},

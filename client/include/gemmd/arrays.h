@@ -1,5 +1,5 @@
 /*
- * arrays.h - convolutions, reductions and softmaxes by a gemmd daemon. Programs include
+ * arrays.h - convolutions, reductions, softmaxes and experts by a gemmd daemon. Programs include
  * <gemmd/gemmd.h>, which includes this file and says what holds for all functions of libgemmd:
  * ownership, threads, durations, repeats and compatibility.
  */
@@ -171,6 +171,61 @@ GEMMD_API enum gemmd_error gemmd_softmax(struct gemmd_client *client,
 /* Starts a softmax and returns at once, as gemmd_gemm_submit() does for a product. */
 GEMMD_API struct gemmd_request *gemmd_softmax_submit(struct gemmd_client *client,
                                                      const struct gemmd_softmax *softmax,
+                                                     struct gemmd_error_info *error);
+
+/* ---- Experts --------------------------------------------------------------------------------- */
+
+/* The parameters of a mixture of experts, for gemmd_experts():
+ *
+ *   C[r] = sum over j of weight[r, j] * act(A[r] * W[e] + bias[e]),   e = experts[r, j]
+ *
+ * W is a stack of `count` experts of k x columns, where there are n columns, or 2 n with `glu`: the
+ * gate is then the first half, and a place of a row is act(gate) times the other half. Operands are
+ * contiguous. gemmd_experts_init() fills in the defaults; the caller sets the sizes, `a` or
+ * `a_tensor`, `w` or `w_tensor`, and `experts`. Every size is 1 ... 2^31-1. */
+struct gemmd_experts {
+    size_t size;
+    uint64_t m, n, k;       /* of C and A */
+    uint64_t count;         /* experts of W */
+    uint64_t topk;          /* places of a row; default 1 */
+    enum gemmd_dtype dtype; /* type of A and W: GEMMD_F64, _F32, _F16 or _BF16; default GEMMD_F32 */
+    int32_t out;            /* type of C and the bias; default GEMMD_OUT_DEFAULT: the type of A */
+    int32_t transb;         /* 1: W is [count, columns, k]; default 0 */
+    int32_t glu;            /* 1: an expert has a gate; default 0 */
+    enum gemmd_precision precision; /* default GEMMD_PRECISION_FULL */
+    enum gemmd_act act;             /* default GEMMD_ACT_NONE */
+    const void *a, *w;      /* [m, k] and [count, k, columns]; like all pointers to data from here
+                               on borrowed until the request is done */
+    const int32_t *experts; /* [m, topk], each 0 ... count-1, or -1 for a place that computes
+                               nothing */
+    const float *weights;   /* [m, topk]; NULL: every weight is 1 */
+    const void *bias;       /* [count, columns] of type `out`; NULL: no bias */
+    const char *a_tensor;   /* name of the resident tensor that is A; `a` is then NULL */
+    const char *w_tensor;   /* name of the resident tensor that is W; `w` is then NULL */
+    void *c;                /* where C goes. NULL: the library allocates C */
+    uint64_t c_bytes;       /* size of `c` */
+    const char *store;      /* this field and those below have the meanings and defaults that they
+                               have in struct gemmd_gemm */
+    uint32_t priority;
+    uint32_t timeout_ms;
+    const char *kernel;
+    const char *request_id;
+    void *user;
+    int32_t job;
+    const char *traceparent;
+};
+/* Fills in the defaults; `size` is sizeof(struct gemmd_experts). */
+GEMMD_API void gemmd_experts_init(struct gemmd_experts *experts, size_t size);
+
+/* Computes experts and waits for the answer, with the errors of gemmd_gemm(). `result` may be NULL
+ * if experts->c or experts->store is set. */
+GEMMD_API enum gemmd_error gemmd_experts(struct gemmd_client *client,
+                                         const struct gemmd_experts *experts,
+                                         struct gemmd_result *result,
+                                         struct gemmd_error_info *error);
+/* Starts experts and returns at once, as gemmd_gemm_submit() does for a product. */
+GEMMD_API struct gemmd_request *gemmd_experts_submit(struct gemmd_client *client,
+                                                     const struct gemmd_experts *experts,
                                                      struct gemmd_error_info *error);
 
 #ifdef __cplusplus

@@ -3,8 +3,9 @@
  *
  * A client holds the connections to one daemon. A request is one call to the daemon: a product,
  * another operation, or something done with a tensor, a sequence or a job. The operations are
- * products and attentions, and the convolutions, reductions and softmaxes of <gemmd/arrays.h>;
- * <gemmd/sequences.h> has sequences. This file includes both. A product from start to end:
+ * products and attentions, and the convolutions, reductions, softmaxes and experts of
+ * <gemmd/arrays.h>; <gemmd/sequences.h> has sequences. This file includes both. A product from
+ * start to end:
  *
  *     struct gemmd_error_info error;
  *     struct gemmd_client *client = gemmd_client_new(NULL, &error);
