@@ -329,7 +329,7 @@ def test_a_number_that_no_expert_has(number, kernel, ask, rng):
     ({"bias": np.zeros((3, 6), np.float32)}, 400, "shape 3,7"),
     ({"bias": np.zeros(7, np.float32)}, 400, "shape 3,7"),
     ({"extra": np.zeros(7, np.float32), "bias": None}, 400, "extra"),
-], ids=str)
+], ids=lambda value: value if isinstance(value, str) else "")
 def test_bad_arrays(change, status, text, ask):
     arrays = {"a": np.zeros((4, 5), np.float32), "w": np.zeros((3, 5, 7), np.float32),
               "experts": np.zeros((4, 2), np.int32), "weights": np.zeros((4, 2), np.float32),

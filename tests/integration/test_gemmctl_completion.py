@@ -129,7 +129,7 @@ def test_commands_and_options(complete):
     assert complete("gemmctl sequence put --lay") == ["--layers"]
     assert sorted(complete("gemmctl job ")) == ["cancel", "ls", "result", "status", "wait"]
     assert complete("gemmctl -q bench at") == ["attention"]
-    assert sorted(complete("gemmctl bench ")) == ["attention", "conv", "ladder", "reduce", "softmax"]
+    assert sorted(complete("gemmctl bench ")) == ["attention", "conv", "experts", "ladder", "reduce", "softmax"]
     assert complete("gemmctl bench conv --layout ") == ["nchw", "nhwc"]
     assert complete("gemmctl bench reduce --keep") == ["--keepdims"]
     assert complete("gemmctl bench reduce --conn") == ["--connections"]

@@ -19,6 +19,7 @@ from .sequences import Sequence
 from .signatures import (
     AttentionOptions,
     ConvOptions,
+    ExpertsOptions,
     GemmOptions,
     Operand,
     ProductOptions,
@@ -115,6 +116,10 @@ class AsyncClient:
         """Computes a softmax; the arguments and errors are those of Client.softmax()."""
         return await self._run(self._plans.softmax(x, **options))
 
+    async def experts(self, a: Operand, w: Operand, experts: Operand, **options: Unpack[ExpertsOptions]) -> Any:
+        """Computes a mixture of experts; the arguments and errors are those of Client.experts()."""
+        return await self._run(self._plans.experts(a, w, experts, **options))
+
     async def gemm_job(self, a: Operand, b: Operand, **options: Unpack[GemmOptions]) -> AsyncJob:
         """Hands a product in as a job, like Client.gemm_job()."""
         return AsyncJob(self, *await self._run(self._plans.gemm_job(a, b, **options)))
@@ -134,6 +139,11 @@ class AsyncClient:
     async def softmax_job(self, x: Operand, **options: Unpack[SoftmaxOptions]) -> AsyncJob:
         """Hands a softmax in as a job, like Client.softmax_job()."""
         return AsyncJob(self, *await self._run(self._plans.softmax_job(x, **options)))
+
+    async def experts_job(self, a: Operand, w: Operand, experts: Operand,
+                          **options: Unpack[ExpertsOptions]) -> AsyncJob:
+        """Hands a mixture of experts in as a job, like Client.experts_job()."""
+        return AsyncJob(self, *await self._run(self._plans.experts_job(a, w, experts, **options)))
 
     async def jobs(self) -> list[JobStatus]:
         """Lists the jobs of the client's tenant, like Client.jobs()."""
@@ -159,6 +169,11 @@ class AsyncClient:
     async def softmax_store(self, name: str, x: Operand, **options: Unpack[SoftmaxOptions]) -> Tensor:
         """Computes a softmax that stays on the device, like Client.softmax_store()."""
         return await self._run(self._plans.softmax_store(name, x, **options))
+
+    async def experts_store(self, name: str, a: Operand, w: Operand, experts: Operand,
+                            **options: Unpack[ExpertsOptions]) -> Tensor:
+        """Computes a mixture of experts that stays on the device, like Client.experts_store()."""
+        return await self._run(self._plans.experts_store(name, a, w, experts, **options))
 
     async def put(self, name: str, array: Operand, *, evictable: bool = False, scale: Operand | None = None,
                   contiguous: bool = False) -> Tensor:

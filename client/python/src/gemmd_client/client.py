@@ -26,6 +26,7 @@ from .sequences import Sequence
 from .signatures import (
     AttentionOptions,
     ConvOptions,
+    ExpertsOptions,
     Foreign,
     GemmOptions,
     Host,
@@ -463,6 +464,53 @@ class Client:
         """Computes a softmax over the last dimension that stays on the daemon's device under a name; the
         other arguments are those of softmax(). NoRoom: the device has no room for it."""
         return self._run(self._plans.softmax_store(name, x, **options))
+
+    @overload
+    def experts(self, a: Host, w: Operand, experts: Operand, **options: Unpack[ExpertsOptions]) -> Array: ...
+    @overload
+    def experts(self, a: Tensor, w: Host | Tensor, experts: Operand, **options: Unpack[ExpertsOptions]) -> Array: ...
+    @overload
+    def experts(self, a: Tensor, w: Foreign, experts: Operand, **options: Unpack[ExpertsOptions]) -> Foreign: ...
+    @overload
+    def experts(self, a: Foreign, w: Operand, experts: Operand, **options: Unpack[ExpertsOptions]) -> Foreign: ...
+
+    def experts(self, a: Any, w: Any, experts: Any, *, weights: Any = None, bias: Any = None, glu: bool = False,
+                transb: bool = False, act: Act = "none", out: Any = None, out_dtype: Any = None,
+                precision: str = "full", priority: int = 4, timeout: float | None = None,
+                kernel: str | None = None) -> Any:
+        """Returns the rows of ``a`` times the experts that are numbered for them (mixture of experts): row r is
+        the sum over j of weights[r, j] * act(a[r] @ w[e] + bias[e]), where e is experts[r, j].
+
+        ``a`` is (rows, k). ``w`` is the stack of experts, (experts, k, columns), usually a resident Tensor.
+        Both are of f64, f32, f16 and bf16, of different types promoted as NumPy does. The bytes of a row
+        depend on the row itself, its experts and weights alone, whatever the other rows are.
+
+        Args:
+            experts: whole numbers of the shape (rows, places), or (rows,); -1 is a place that computes
+                nothing.
+            weights: numbers of the same shape, which become f32; default: every weight is 1.
+            bias: an array of the shape (experts, columns), which is converted to the type of the result.
+            glu: an expert has 2 * n columns, of which the first n are the gate: a place is
+                act(a[r] @ w_gate + bias_gate) * (a[r] @ w_up + bias_up).
+            transb: ``w`` is (experts, columns, k), as torch.nn.Linear has its weight.
+            out: an array to fill, as for gemm().
+            out_dtype: the type of the result; default: that of ``a`` and ``w``.
+
+        The errors are those of gemm().
+        """
+        return self._run(self._plans.experts(
+            a, w, experts, weights=weights, bias=bias, glu=glu, transb=transb, act=act, out=out, out_dtype=out_dtype,
+            precision=precision, priority=priority, timeout=timeout, kernel=kernel))
+
+    def experts_job(self, a: Operand, w: Operand, experts: Operand, **options: Unpack[ExpertsOptions]) -> Job:
+        """Hands a mixture of experts in as a job and returns at once; the arguments are those of experts()."""
+        return Job(self, *self._run(self._plans.experts_job(a, w, experts, **options)))
+
+    def experts_store(self, name: str, a: Operand, w: Operand, experts: Operand,
+                      **options: Unpack[ExpertsOptions]) -> Tensor:
+        """Computes a mixture of experts that stays on the daemon's device under a name; the other arguments
+        are those of experts(). NoRoom: the device has no room for it."""
+        return self._run(self._plans.experts_store(name, a, w, experts, **options))
 
     def jobs(self) -> list[JobStatus]:
         """Lists the jobs of the client's tenant, the newest first."""

@@ -16,6 +16,7 @@ from .convolution import Convolution
 from .errors import ProtocolError
 from .http import Answer, Plan, Request, computed, description
 from .jobs import JobStatus, job_status
+from .mixture import Mixture
 from .products import Product, product_parameters
 from .reductions import Axis, ReduceName, Reduction, Softmax, deviation, needs_elements, product as host_product
 from .results import Result
@@ -192,6 +193,20 @@ class Plans:
     def softmax_store(self, name: str, x: Any, **options: Any) -> Plan[Tensor]:
         softmax = Softmax(x, stays=True, **options)
         return (yield from self.store(name, "/softmax", softmax.parameters, softmax.sent, softmax.result,
+                                      options.get("timeout")))
+
+    def experts(self, a: Any, w: Any, experts: Any, *, timeout: float | None = None, **options: Any) -> Plan[Any]:
+        timeout = self.timeout(timeout)
+        mixture = Mixture(a, w, experts, timeout=timeout, **options)
+        return mixture.result.of((yield from self.compute("/experts", mixture.parameters, mixture.sent, timeout)))
+
+    def experts_job(self, a: Any, w: Any, experts: Any, **options: Any) -> Plan[tuple[str, Result]]:
+        mixture = Mixture(a, w, experts, **options)
+        return (yield from self.job("/experts", mixture.parameters, mixture.sent, mixture.result))
+
+    def experts_store(self, name: str, a: Any, w: Any, experts: Any, **options: Any) -> Plan[Tensor]:
+        mixture = Mixture(a, w, experts, **options)
+        return (yield from self.store(name, "/experts", mixture.parameters, mixture.sent, mixture.result,
                                       options.get("timeout")))
 
     def jobs(self) -> Plan[list[JobStatus]]:

@@ -138,3 +138,14 @@ class SoftmaxOptions(ResultOptions, total=False):
     scale: float
     log: bool
     lens: Operand | None
+
+
+class ExpertsOptions(ResultOptions, total=False):
+    """The keywords of experts()."""
+
+    weights: Operand | None
+    bias: Operand | None
+    glu: bool
+    transb: bool
+    act: Act
+    precision: Literal["full", "tf32"]
