@@ -1,6 +1,4 @@
 /* operation_experts: rows times the experts of a stack, as one of the operations (operations.h). */
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "kernels/backend.h"
@@ -96,14 +94,6 @@ static void experts_divide(const void *problem, struct operation_range units, vo
                    end = (units.first + units.count) * SUBPROBLEM_ROWS;
     *(struct experts_problem *)some =
         experts_subproblem(p, first, (end < p->m ? end : p->m) - first);
-}
-
-static void experts_describe(const void *problem, char *text, size_t size)
-{
-    const struct experts_problem *p = problem;
-    snprintf(text, size,
-             "%s to %s of %" PRIu64 " x %" PRIu64 " x %" PRIu64 " with %" PRIu64 " experts",
-             dtype_name(p->dtype), dtype_name(p->out), p->m, p->n, p->k, p->count);
 }
 
 static struct experts_problem small_problem(enum gemmd_dtype dtype, enum gemmd_dtype out,
@@ -278,7 +268,6 @@ const struct operation operation_experts = {
     .moved_bytes = experts_moved_bytes,
     .units = experts_units,
     .divide = experts_divide,
-    .describe = experts_describe,
     .example = experts_example,
     .warm = experts_warm,
     .known = {.bytes = KNOWN_BYTES,

@@ -25,7 +25,7 @@ enum {
     METRICS_WRONG_MAX = 11,    /* kinds of requests that failed with series of their own */
     METRICS_DURATIONS_MAX = 4, /* operations with buckets of durations of their own */
     METRICS_WAITS_MAX = 2,     /* tasks with buckets of waits in the queue of their own */
-    METRICS_KERNELS_MAX = 8    /* kernels, by task and dtype, with series of their own */
+    METRICS_KERNELS_MAX = 7    /* kernels, by task and dtype, with series of their own */
 };
 
 /* Add to a counter; for its one writer. */

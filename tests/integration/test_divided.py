@@ -71,6 +71,12 @@ def test_images_of_a_convolution(daemons):
 NPY = {"Content-Type": "application/x-npy"}
 
 
+def test_rows_of_experts(daemons, rng):
+    a, w = random(40, 1100, 500), random(41, 5, 500, 600)
+    places = rng.integers(-1, 5, (1100, 2)).astype(np.int32)
+    same_bytes(daemons, "/experts", {"glu": 1, "act": "silu"}, npy(a, w, places), NPY)
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("more, shapes", [
     ({"layout": "nhwc", "w_layout": "krsc"}, ((7, 40, 40, 32), (64, 3, 3, 32))),

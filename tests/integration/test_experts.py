@@ -9,7 +9,8 @@ import pytest
 import safetensors.numpy
 
 import oip
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, Daemon
+from failing_cuda import program_of
 from matrices import ACTS, NUMPY, ROUNDING, activate, random_array
 from problem import assert_problem
 from test_formats import NPY, RAW, SAFETENSORS, npy
@@ -262,6 +263,20 @@ def test_a_request_is_explained_and_counted(url, session, ask, rng):
     assert found["explanation"]["kernel"] == "gathered"
     metrics = session.get(f"{url}/metrics", timeout=PATIENCE_S).text
     assert 'gemmd_requests_total{op="experts"' in metrics
+
+
+def test_a_gpu_has_no_kernel_yet(gemmd):
+    program = program_of(gemmd)
+    if program is None or program.name != "gemmd-simulated-cuda":
+        pytest.skip("there is no build with a simulated GPU")
+    daemon = Daemon(program, "--backend", "cuda")
+    try:
+        url = daemon.wait_until_listening().wait_until_ready().url
+        answer = daemon.session.post(f"{url}/experts", params=GOOD, data=BODY, timeout=PATIENCE_S)
+        assert_problem(answer, 422, "^experts in f32 is not offered on the cuda backend; these types are: none$", "dtype")
+        daemon.stop()
+    finally:
+        daemon.close()
 
 
 # --- Bad input

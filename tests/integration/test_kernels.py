@@ -101,7 +101,8 @@ def test_kernels_are_left_out_by_name(start):
 @pytest.mark.parametrize("op, query, size", [
     ("gemm", "m=1&n=1&k=1", 8), ("attention", "heads=1&sq=1&skv=1&d=16&dtype=f32", 192),
     ("reduce", "op=sum&shape=2", 8),
-    ("softmax", "shape=2", 8), ("conv2d", "channels=1&height=1&width=1&filters=1&filter_h=1&filter_w=1", 8)])
+    ("softmax", "shape=2", 8), ("conv2d", "channels=1&height=1&width=1&filters=1&filter_h=1&filter_w=1", 8),
+    ("experts", "m=1&n=1&k=1&count=1", 12)])
 def test_an_unknown_kernel_is_answered_with_those_of_the_operation(op, query, size, url, session):
     info = session.get(f"{url}/info").json()
     names = [kernel["name"] for kernel in info["kernels"] if kernel["op"] == op]

@@ -130,6 +130,28 @@ def test_wrong_places(target, places, says, connection):
     assert connection.post(CONV, **header({"x": 0, "w": 0}))[0] == 200
 
 
+def test_experts_whose_numbers_are_in_the_body(connection, memory, rng):
+    """The other operands and the result are in shared memory, where a client could change the numbers later."""
+    target = "/experts?m=4&n=5&k=6&count=3&topk=2&weights=1&bias=1"
+    operands = {name: draw(rng, np.float32, *shape) for name, shape in
+                {"a": (4, 6), "w": (3, 6, 5), "weights": (4, 2), "bias": (3, 5)}.items()}
+    numbers = rng.integers(-1, 3, (4, 2)).astype(np.int32)
+    body = b"".join(each.tobytes() for each in (operands["a"], operands["w"], numbers, operands["weights"],
+                                                operands["bias"]))
+    status, _, expected = connection.post(target, body, Content_Type=RAW)
+    assert status == 200, expected
+    places, at = {}, 0
+    for name, array in operands.items():
+        memory.put(at, array)
+        places[name] = at
+        at += (array.nbytes + 63) // 64 * 64
+    status, _, body = connection.post(target, numbers.tobytes(), Content_Type=RAW, **header(places | {"c": at}))
+    assert (status, body) == (200, b""), body
+    assert memory.map[at:at + len(expected)] == expected
+    assert_problem(Answer(connection.post(target, Content_Type=RAW, **header(places | {"experts": at}))), 400,
+                   "only come in the body")
+
+
 def test_lengths_in_the_body_of_a_shared_operand(connection, memory, rng):
     x, lens = draw(rng, np.float32, 3, 40), np.array([40, 7, 0], np.int32)
     memory.put(0, x)

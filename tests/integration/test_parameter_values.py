@@ -13,7 +13,7 @@ from test_operations import OPENAPI, ROOT, query_parameters, read, resolve
 sys.path[:0] = [str(ROOT / "client/python/src"), str(ROOT / "tests/bench")]
 
 import corpus.products  # noqa: E402
-from gemmd_client import arrays, attention, convolution, library, products, reductions  # noqa: E402
+from gemmd_client import arrays, attention, convolution, library, mixture, products, reductions  # noqa: E402
 
 OPERATIONS = [path for path, methods in OPENAPI["paths"].items()
               if methods.get("post", {}).get("tags") == ["products"]]
@@ -73,6 +73,8 @@ def test_the_readme_lists_each_value(name):
     (convolution.CONV_TYPES, "/conv2d", "dtype", "CONV_TYPES in gemmd_client/convolution.py"),
     (reductions.REDUCE_TYPES, "/reduce", "dtype", "REDUCE_TYPES in gemmd_client/reductions.py"),
     (reductions.SOFTMAX_TYPES, "/softmax", "dtype", "SOFTMAX_TYPES in gemmd_client/reductions.py"),
+    (mixture.EXPERT_TYPES, "/experts", "dtype", "EXPERT_TYPES in gemmd_client/mixture.py"),
+    (get_args(library.Act), "/experts", "act", "Act in gemmd_client/library.py"),
     (ACTS, "/gemm", "act", "ACTS in tests/integration/matrices.py"),
     (http_grammar.PARAMETERS["act"], "/gemm", "act", "PARAMETERS in tests/integration/http_grammar.py"),
     (corpus.products.ACTS, "/gemm", "act", "ACTS in tests/bench/corpus/products.py"),

@@ -43,7 +43,7 @@ def test_answers_are_as_described(start, tmp_path):
     assert f"Tested: {operations - 2}\n" in run.stdout, run.stdout[-8000:]
 
 
-@pytest.mark.parametrize("operation", ["gemm", "attention", "conv2d", "reduce", "softmax"])
+@pytest.mark.parametrize("operation", ["gemm", "attention", "conv2d", "reduce", "softmax", "experts"])
 def test_described_types_are_those_that_kernels_take(operation, session, url):
     """The types of operands in the description are those of some kernel, no more and no fewer."""
     document = session.get(f"{url}/openapi.json", timeout=PATIENCE_S).json()

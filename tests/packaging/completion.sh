@@ -26,7 +26,7 @@ expect() { # what is to come, then the line
 }
 
 expect "gemm" gemmctl g
-expect "gemm attention conv reduce softmax tensor sequence job bench info metrics top ready ping version completion help" gemmctl ""
+expect "gemm attention conv reduce softmax experts tensor sequence job bench info metrics top ready ping version completion help" gemmctl ""
 expect "put get ls rm" gemmctl tensor ""
 expect "put fork append get truncate ls rm" gemmctl sequence ""
 expect "ls status wait result cancel" gemmctl --url x job ""
@@ -39,6 +39,8 @@ expect "mean max min" gemmctl reduce X.npy --op m
 expect "--axis" gemmctl reduce X.npy --ax
 expect "" gemmctl softmax X.npy --ax
 expect "--lens" gemmctl softmax X.npy --len
+expect "--glu" gemmctl experts A.npy --gl
+expect "full tf32" gemmctl experts A.npy --precision ""
 expect "$1" gemmctl conv "${1%ash}"
 expect "$1" gemmctl softmax --lens "${1%ash}"
 expect "$1" gemmctl tensor put name file --scale "${1%ash}"
@@ -53,7 +55,7 @@ expect "--transa --transb" gemmctl gemm A.npy --trans
 expect "--connections" gemmctl bench --conn
 expect "" gemmctl info --conn
 expect "" gemmctl help --u
-expect "attention conv reduce softmax ladder" gemmctl bench ""
+expect "attention conv reduce softmax experts ladder" gemmctl bench ""
 expect "nchw nhwc" gemmctl bench conv --layout ""
 expect "full tf32" gemmctl bench conv --precision ""
 expect "--axis" gemmctl bench reduce --ax

@@ -9,6 +9,7 @@
 #include "proto/attention_request.h"
 #include "proto/conv2d_request.h"
 #include "proto/dtype.h"
+#include "proto/experts_request.h"
 #include "proto/reduce_request.h"
 #include "proto/softmax_request.h"
 #include "proto/tensor_request.h"
@@ -247,6 +248,7 @@ static const struct {
     {FOR_PRODUCTS, &gemm_parameter_table},     {FOR_ATTENDING, &attention_parameter_table},
     {FOR_CONVS, &conv2d_parameter_table},      {FOR_REDUCES, &reduce_parameter_table},
     {FOR_SOFTMAXES, &softmax_parameter_table}, {FOR_TENSOR_PUT, &tensor_parameter_table},
+    {FOR_MIXTURES, &experts_parameter_table},
 };
 enum { TABLES = sizeof tables / sizeof tables[0] };
 
