@@ -44,11 +44,12 @@ if [[ -z $target ]]; then
     exit 2
 fi
 # The OCI format, which podman and buildah write by default, has no health check.
-[[ ${engine##*/} == docker ]] || set -- --format docker "$@"
+created=$(git log -1 --format=%ct)
+[[ ${engine##*/} == docker ]] || set -- --format docker --timestamp "$created" "$@"
 version=$(deploy/release/version.sh image)
 name=$registry/gemmd:$version-$target
 "$engine" build --file deploy/container/Containerfile --target "$target" --tag "$name" \
     --build-arg "VERSION=$version" --build-arg "REVISION=$(git rev-parse --short=12 HEAD)" \
-    --build-arg "CREATED=$(TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)" \
+    --build-arg "CREATED=$(date -u -d "@$created" +%Y-%m-%dT%H:%M:%SZ)" \
     --build-arg "SOURCE=$(address repository)" "$@" .
 printf '%s\n' "$name"

@@ -33,18 +33,25 @@ def test_the_stage_installs_every_library_of_the_build():
 
 
 @pytest.fixture(scope="module")
-def image(debs, clean_root, tmp_path_factory):
-    """(name, settings, root) of the target cpu as build.sh makes it, from packages and from a base that no registry
-    served."""
+def buildah(tmp_path_factory):
+    """Runs buildah, with storage of its own, in a folder."""
     need("buildah")
     folder = tmp_path_factory.mktemp("container")
-    environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
-    storage = ("--root", folder / "storage", "--runroot", folder / "run")
 
     def buildah(*words):
-        return run("buildah", *storage, *words, env=environment).strip()
+        return run(*buildah.command, *words, env=buildah.environment).strip()
 
-    context = folder / "context"
+    buildah.folder = folder
+    buildah.command = ("buildah", "--root", folder / "storage", "--runroot", folder / "run")
+    buildah.environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
+    return buildah
+
+
+@pytest.fixture(scope="module")
+def builds(debs, clean_root, buildah):
+    """What build.sh prints of the target cpu, which it makes twice, from packages and from a base that no registry
+    served: (id, name) each."""
+    context = buildah.folder / "context"
     (context / "packages").mkdir(parents=True)
     for file in debs.values():
         shutil.copy(file, context / "packages")
@@ -53,12 +60,18 @@ def image(debs, clean_root, tmp_path_factory):
     buildah("add", "--quiet", base, clean_root, "/")
     buildah("commit", "--quiet", "--rm", base, "localhost/base")
     # The same with the storage and the context of this test.
-    engine = folder / "engine"
-    engine.write_text(f'#!/bin/bash\nexec buildah {" ".join(map(str, storage))} "${{@:1:$#-1}}" {context}\n')
+    engine = buildah.folder / "engine"
+    engine.write_text(f'#!/bin/bash\nexec {" ".join(map(str, buildah.command))} "${{@:1:$#-1}}" {context}\n')
     engine.chmod(0o755)
-    name = run(CONTAINER / "build.sh", "--engine", engine, "--registry", "localhost", "cpu", "--quiet",
-               "--build-arg", "BASE=localhost/base", "--build-arg", "PACKAGES=packages",
-               env=environment).splitlines()[-1]
+    return [run(CONTAINER / "build.sh", "--engine", engine, "--registry", "localhost", "cpu", "--quiet",
+                "--build-arg", "BASE=localhost/base", "--build-arg", "PACKAGES=packages",
+                env=buildah.environment).split() for _ in range(2)]
+
+
+@pytest.fixture(scope="module")
+def image(builds, buildah):
+    """(name, settings, root)"""
+    name = builds[-1][-1]
     settings = json.loads(buildah("inspect", "--type", "image", name))["Docker"]["config"]
     made = buildah("from", name)
     root = buildah("mount", made)
@@ -66,6 +79,18 @@ def image(debs, clean_root, tmp_path_factory):
         os.makedirs(f"{root}/{mounted}", exist_ok=True)
     yield name, settings, root
     buildah("umount", made)
+
+
+def test_two_builds_of_a_commit_hold_the_same_bytes(builds, buildah):
+    """In settings, too, but for the random name of the container in which an engine has built."""
+    def settings(image):
+        found = json.loads(json.loads(buildah("inspect", "--type", "image", image))["Config"])
+        del found["container"], found["config"]["Hostname"], found["container_config"]["Hostname"]
+        return found
+
+    (first, name), (second, again) = builds
+    assert name == again and first != second
+    assert len(settings(first)["rootfs"]["diff_ids"]) == 1 and settings(first) == settings(second)
 
 
 def test_settings_of_the_image(image):
