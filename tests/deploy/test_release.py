@@ -128,6 +128,13 @@ def test_the_chart_runs_the_images_of_the_release(release):
     assert f"image: {addresses()['registry']}/gemmd:{version}-cpu\n" in made
 
 
+def test_twine_finds_no_fault(release):
+    """In the wheels and in the source distribution, which are what an index is sent."""
+    sent = sorted([*release.glob("*.whl"), *release.glob("gemmd_client-*.tar.gz")])
+    assert [file.name.partition("-")[0] for file in sent] == ["gemmd_client", "gemmd_client", "gemmd_server"]
+    run(sys.executable, "-m", "twine", "check", "--strict", *sent)
+
+
 def wheel(release, name):
     found, = release.glob(f"{name}-*.whl")
     return found
@@ -136,7 +143,6 @@ def wheel(release, name):
 @pytest.mark.parametrize("name", ["gemmd_client", "gemmd_server"])
 def test_wheels_say_what_is_inside(release, name):
     """The libraries of other projects have their licences, and the tag names the newest symbol of glibc."""
-    run(sys.executable, "-m", "twine", "check", "--strict", wheel(release, name))
     shown = run(sys.executable, "-m", "auditwheel", "show", wheel(release, name))
     tag = re.search(r"-(manylinux_\d+_\d+_\w+)\.whl$", wheel(release, name).name)[1]
     assert f'"{tag}"' in " ".join(shown.split()), shown
