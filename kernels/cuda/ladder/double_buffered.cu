@@ -27,7 +27,12 @@ using namespace ptx_sm80;
 enum {
     TILE = 32,
     PITCH = TILE + 4, /* elements from one row of a tile to the next */
-    STAGES = 4        /* tiles of each operand in shared memory */
+    STAGES = 4,       /* tiles of each operand in shared memory */
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 1200
+    BLOCKS = 1 /* at a time on a multiprocessor, which has 1536 threads there */
+#else
+    BLOCKS = 2
+#endif
 };
 
 /* Starts the copy of one tile of an operand, as the operand is stored: TILE lines of TILE elements
@@ -57,7 +62,7 @@ static __device__ __forceinline__ void copy_tile(float (&tile)[TILE][PITCH], con
 }
 
 template <typename Out, bool transa, bool transb>
-__global__ void __launch_bounds__(TILE *TILE, 2)
+__global__ void __launch_bounds__(TILE *TILE, BLOCKS)
     double_buffered_kernel(const __grid_constant__ struct gemm_problem p,
                            const __grid_constant__ epilogue<Out> finish, bool a_wide, bool b_wide)
 {
