@@ -142,6 +142,22 @@ def test_names_of_one_group_are_on_one_daemon(proxy):
         assert (attention.status_code, attention.content) == (200, values)
 
 
+def test_requests_go_where_their_sequence_is(proxy):
+    """A fork lies on the daemon of its origin, so that both have names of one group."""
+    values = b"\0\0\0\0" * 4
+    for i in range(12):
+        for name, query in ((f"chat.{i}--first", "kv_heads=1&d=4&dtype=f32"),
+                            (f"chat.{i}--other", f"fork=chat.{i}--first")):
+            put = ask(proxy, "PUT", f"/sequences/{name}?{query}")
+            assert put.status_code == 201, put.text
+            answer = ask(proxy, "POST", f"/attention?heads=1&sq=1&sequence={name}&append=1&position=0", values * 3)
+            assert (answer.status_code, answer.content) == (200, values), answer.text
+            assert ask(proxy, "POST", f"/sequences/{name}/append?position=1", values * 2).json()["length"] == 2
+            assert ask(proxy, "GET", f"/sequences/{name}/kv").content == values * 4
+        for name in (f"chat.{i}--first", f"chat.{i}--other"):
+            assert ask(proxy, "DELETE", f"/sequences/{name}").status_code == 204
+
+
 class NameServer:
     """Answers each question for an address of version 4 with `addresses`, and others with nothing, as the DNS of a
     cluster does for the name of the pods."""
