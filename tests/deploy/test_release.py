@@ -119,9 +119,9 @@ def test_contents_are_described(release):
             assert named == {line.split(None, 5)[5].removeprefix("./") for line in held if line.startswith("-")}
 
 
-def test_the_chart_runs_the_images_of_the_release(release):
+def test_the_chart_runs_the_images_of_the_release(source, release):
     helm = pytest.importorskip("helm_python")
-    version = run(ROOT / "deploy/release/version.sh", "image").strip()
+    version = run(source / "deploy/release/version.sh", "image").strip()
     with helm.Chart.load(release / f"gemmd-{version}.tgz") as chart:
         assert (chart.version, chart.metadata["appVersion"]) == (version, version)
         made = chart.render({"backend": "cpu"}, name="gemmd", namespace="gemmd")["gemmd/templates/deployment.yaml"]
