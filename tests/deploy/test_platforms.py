@@ -1,4 +1,4 @@
-"""Platforms that are not the host's: the scripts of tests/platforms, each in a clean root of its own."""
+"""Platforms that are not the host's: the scripts of tests/platforms, each in a clean root of its own, and clang."""
 
 import os
 import pathlib
@@ -59,6 +59,11 @@ def test_from_nothing(roots, files, suite, capsys):
 
 def test_arm64(roots):
     run_script("arm64.sh", roots)
+
+
+def test_clang(tmp_path):
+    need("clang")
+    run_script("clang.sh", tmp_path)
 
 
 def test_musl(roots, daemon):

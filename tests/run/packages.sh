@@ -72,7 +72,10 @@ find_missing() {
         want_command eu-strip elfutils
         want_command buildah buildah
         want_command haproxy haproxy
-        [[ $tier != nightly ]] || want_command lintian lintian
+        if [[ $tier == nightly ]]; then
+            want_command lintian lintian
+            want_command clang clang # for tests/platforms/clang.sh
+        fi
     fi
     if wanted msan || wanted fuzz; then
         want_command clang clang

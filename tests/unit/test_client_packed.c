@@ -141,8 +141,8 @@ static const char *const wrong_heads[] = {
     /* no length, no file, and no type */
     PACKED_HEAD "Connection: close",
     "HTTP/1.1 200 OK\r\nGemmd-Shape: 32,8\r\nGemmd-Dtype: u4\r\nContent-Length: 0",
-    "HTTP/1.1 200 OK\r\nGemmd-Shape: 32,8\r\nGemmd-Dtype: \x1b[1m\r\nContent-Type: "
-    "application/vnd.safetensors\r\nContent-Length: 0",
+    ("HTTP/1.1 200 OK\r\nGemmd-Shape: 32,8\r\nGemmd-Dtype: \x1b[1m\r\nContent-Type: "
+     "application/vnd.safetensors\r\nContent-Length: 0"),
 };
 
 START_TEST(refuses_an_answer_that_is_no_file)
