@@ -59,6 +59,8 @@ def test_from_nothing(roots, files, suite, capsys):
 
 def test_arm64(roots):
     run_script("arm64.sh", roots)
+    wheel, = roots.glob("arm64/build/wheel/*_aarch64.whl")
+    run(sys.executable, "-m", "twine", "check", "--strict", wheel)
 
 
 def test_clang(tmp_path):

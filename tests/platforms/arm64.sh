@@ -28,7 +28,7 @@ ctest --test-dir /build --output-on-failure -j "$(nproc)" --timeout 3600 --no-te
 qemu-aarch64-static /build/bin/gemmd --backend cpu --listen 127.0.0.1:0 --pinned-bytes 64M --device-bytes 64M \
     --tensor-bytes 16M --cpu-threads 2 >/build/log &
 trap "kill $! && wait $! || true" EXIT
-until grep -q "listening on" /build/log; do
+until grep -qs "listening on" /build/log; do
     kill -0 $! || exit 1
     sleep 0.1
 done
@@ -73,5 +73,7 @@ assert (client.gemm(numpy.eye(3), numpy.ones((3, 5))) == 1).all()
 maps = open(\"/proc/self/maps\").read()
 assert \"/gemmd_client/libgemmd.so\" in maps and \"/gemmd_client.libs/libjansson\" in maps, maps
 "
+trap - EXIT
+kill $! && wait $!
 echo "arm64: products checked"
 ' "$@"

@@ -22,16 +22,18 @@ uint32_t case_sizes_count(void);
 
 /* A sanitizer makes each access a lot slower, and what it looks for is the same for a small
  * part of the numbers: under it, tests take every so-manieth case, and sums that much shorter,
- * unless the build has GEMMD_WHOLE_CASES. The factor has none in common with case_options_count, so
- * every option still has each of its values. */
+ * unless the build has GEMMD_WHOLE_CASES. So do tests that are compiled for another processor,
+ * which an emulator runs. The factor has none in common with case_options_count, so every option
+ * still has each of its values. */
 #ifdef CASES_THINNED
 enum { CASE_THINNING = 29 };
 #else
 enum { CASE_THINNING = 1 };
 #endif
 
-/* ThreadSanitizer looks for races, which neither widths nor masks decide. Under it, tests that
- * CASE_THINNING does not thin take every CASE_STRIDE-th case, and groups are as much smaller. */
+/* ThreadSanitizer looks for races, which neither widths nor masks decide. Under it, and in an
+ * emulator, tests that CASE_THINNING does not thin take every CASE_STRIDE-th case, and groups are
+ * as much smaller. */
 #ifdef CASES_FEW
 enum { CASE_STRIDE = 5 };
 #else
