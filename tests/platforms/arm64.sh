@@ -24,7 +24,9 @@ ninja -C /build -j "$(nproc)" --quiet
 file=$(od -An -j 18 -N 2 -t d2 /build/bin/gemmd)
 [[ $file -eq 183 ]] || { echo "gemmd is no program for arm64" >&2 && exit 1; }
 export CK_TIMEOUT_MULTIPLIER=60
-ctest --test-dir /build --output-on-failure -j "$(nproc)" --timeout 3600 --no-tests=error "$@"
+# qemu keeps no limit of the address space, does not allocate pages ahead, and its processes have no threads in /proc.
+ctest --test-dir /build --output-on-failure -j "$(nproc)" --timeout 3600 --no-tests=error \
+    -E "^test_(mapped_file|page_toucher|metrics)\$" "$@"
 qemu-aarch64-static /build/bin/gemmd --backend cpu --listen 127.0.0.1:0 --pinned-bytes 64M --device-bytes 64M \
     --tensor-bytes 16M --cpu-threads 2 >/build/log &
 trap "kill $! && wait $! || true" EXIT

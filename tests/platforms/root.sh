@@ -22,9 +22,10 @@ make_root() {
     (cd "$tree" && git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$root/source")
 }
 
-# connect ROOT: gives the root this host's name servers, and pip what it reaches the index with here.
+# connect ROOT: gives the root this host's name servers and a localhost, and pip what it reaches the index with here.
 connect() {
     cp /etc/resolv.conf "$1/etc"
+    printf '%s localhost\n' 127.0.0.1 ::1 >"$1/etc/hosts"
     cp "${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}" "$1/authorities.pem"
     printf '[global]\ncert = /authorities.pem\n%s\n' "${PIP_INDEX_URL:+index-url = $PIP_INDEX_URL}" >"$1/etc/pip.conf"
 }
