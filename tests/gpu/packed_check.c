@@ -336,7 +336,8 @@ static bool rounded_once(struct packed_trial *trial, const struct operation_kern
         return false;
     }
     for (uint64_t i = 0; i < elements; i++) {
-        const uint16_t is = ((const uint16_t *)trial->some)[i];
+        uint16_t is;
+        memcpy(&is, (const char *)trial->some + 2 * i, sizeof is);
         const uint16_t wanted = p.out == GEMMD_F16 ? convert_f32_to_f16(trial->whole[i])
                                                    : convert_f32_to_bf16(trial->whole[i]);
         if (is != wanted) {
