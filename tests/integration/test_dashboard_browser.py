@@ -48,7 +48,7 @@ def test_every_operation_is_shown(page, daemon):
     """The rates and the stages by operation, a point of the roofline, and requests that failed."""
     conv = "channels=1&height=2&width=2&filters=1&filter_h=1&filter_w=1"
     bodies = {"attention?heads=1&sq=2&d=2&dtype=f32": 48, "conv2d?" + conv: 20, "reduce?shape=2,2": 16,
-              "softmax?shape=2,2": 16}
+              "softmax?shape=2,2": 16, "experts?m=2&n=2&k=2&count=1": 40}
     for target, length in bodies.items():
         answer = requests.post(f"{daemon.url}/{target}", data=bytes(length), timeout=PATIENCE_S)
         assert answer.status_code == 200, answer.text

@@ -119,7 +119,7 @@ def test_what_was_measured_is_for_the_scope_metrics(start, tmp_path):
 
 
 @pytest.mark.parametrize("operation, query, status, field, says", [
-    ("nosuch", "m=1", 400, "explain", "gemm, attention, conv2d, reduce or softmax"),
+    ("nosuch", "m=1", 400, "explain", "gemm, attention, conv2d, reduce, softmax or experts"),
     ("gemm", "m=0&n=1&k=1", 400, "m", "m is '0'"),
     ("gemm", "n=1&k=1", 400, "m", "m is missing"),
     ("gemm", "m=1&n=1&k=1&size=1", 400, "size", "no parameter 'size'"),

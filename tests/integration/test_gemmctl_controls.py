@@ -100,8 +100,9 @@ class Friendly(http.server.BaseHTTPRequestHandler):
             return
         query = {name: values[0] for name, values in parse_qs(split.query).items()}
         whole = tuple(map(int, query.get("shape", "2,2").split(",")))
-        shape = {"/gemm": (int(query.get("m", 2)), int(query.get("n", 2))), "/reduce": whole[:-1],
-                 "/softmax": whole, "/attention": (1, 1, 2, 2), "/conv2d": (1, 1, 2, 2)}[split.path]
+        rows = int(query.get("m", 2)), int(query.get("n", 2))
+        shape = {"/gemm": rows, "/experts": rows, "/reduce": whole[:-1], "/softmax": whole,
+                 "/attention": (1, 1, 2, 2), "/conv2d": (1, 1, 2, 2)}[split.path]
         if "respond-async" in self.headers.get("Prefer", ""):
             self.answer(202, b"", Location="/jobs/abc")
         else:
@@ -128,6 +129,7 @@ CASES = {
     "conv": ["conv Q.npy W.npy -o Y.npy"],
     "reduce": ["reduce A.npy -o Y.npy"],
     "softmax": ["softmax A.npy -o Y.npy"],
+    "experts": ["experts A.npy S.npy N.npy -o C.npy"],
     "tensor put": ["tensor put A A.npy"],
     "tensor get": ["tensor get A -o T.npy"],
     "tensor ls": ["tensor ls"],
@@ -149,6 +151,7 @@ CASES = {
     "bench conv": ["bench conv --channels 1 --filters 1 --height 2 --width 2 --filter-h 1 --filter-w 1 --requests 9"],
     "bench reduce": ["bench reduce --shape 2,2 --requests 9"],
     "bench softmax": ["bench softmax --shape 2,2 --requests 9"],
+    "bench experts": ["bench experts -m 2 -n 2 -k 2 --count 1 --requests 9"],
     "bench ladder": ["bench ladder -n 256"],
     "info": ["info"],
     "metrics": ["metrics"],
@@ -161,8 +164,9 @@ CASES = {
 
 @pytest.fixture
 def files(tmp_path):
-    for name, shape in (("A", (2, 2)), ("Q", (1, 1, 2, 2)), ("W", (1, 1, 1, 1))):
+    for name, shape in (("A", (2, 2)), ("Q", (1, 1, 2, 2)), ("W", (1, 1, 1, 1)), ("S", (1, 2, 2))):
         (tmp_path / f"{name}.npy").write_bytes(npy(np.ones(shape, np.float32)))
+    (tmp_path / "N.npy").write_bytes(npy(np.zeros(2, np.int32)))
     return tmp_path
 
 

@@ -59,7 +59,9 @@ def test_a_resident_stack_a_stored_result_and_a_job(problem, run, tmp_path):
         succeed(run("tensor", "get", "gemmctl.c", "-o", "stored.npy"))
         assert np.array_equal(np.load(tmp_path / "stored.npy"), np.load(tmp_path / "c.npy"))
         job = succeed(run("experts", "a.npy", "tensor:gemmctl.experts", "experts.npy", "--async", *own))
-        succeed(run("job", "result", job.stdout.decode().strip(), "-o", "job.npy"))
+        job = job.stdout.decode().strip()
+        succeed(run("job", "result", job, "-o", "job.npy"))
+        succeed(run("job", "cancel", job))
         assert np.array_equal(np.load(tmp_path / "job.npy"), np.load(tmp_path / "c.npy"))
     finally:
         run("tensor", "rm", "gemmctl.experts", "gemmctl.c")

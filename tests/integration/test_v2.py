@@ -7,7 +7,7 @@ import pytest
 
 from daemon import PATIENCE_S
 from matrices import ACTS, NUMPY, OUTS, Problem, random_operands
-from oip import ARRAYS, ATTENTION, CONV2D, DATATYPE, HEADER, MODEL, Input, body, infer, split
+from oip import ARRAYS, ATTENTION, CONV2D, DATATYPE, EXPERTS, HEADER, MODEL, Input, body, infer, split
 from test_jobs import eventually
 from test_leaving import endless, wait_for
 from test_metrics import scrape, total
@@ -382,7 +382,8 @@ def test_statistics_count_what_happened(start):
     assert stats("linear.w")["inference_count"] == 1
     everything = daemon.session.get(f"{daemon.url}/v2/models/stats").json()["model_stats"]
     assert {entry["name"]: entry["inference_count"] for entry in everything} == {
-        **{model: 0 for model in (*MODEL.values(), *ATTENTION.values(), *CONV2D.values(), *ARRAYS)},
+        **{model: 0 for model in (*MODEL.values(), *ATTENTION.values(), *CONV2D.values(), *EXPERTS.values(),
+                               *ARRAYS)},
         "gemm_fp32": 3,
         "linear.w": 1}
     Tensors(daemon.url).put("w", A)
