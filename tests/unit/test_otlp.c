@@ -261,7 +261,7 @@ static struct otlp *start_exporter(struct log **log)
 
 START_TEST(spans_that_the_collector_rejects_are_counted)
 {
-    char texts[ANSWERS][256]; /* the collector's thread may still read the last one */
+    static char texts[ANSWERS][256]; /* the collector's thread may still read the last one */
     struct log *log;
     struct otlp *otlp = start_exporter(&log);
     uint64_t sent = 0, all = 0;
@@ -290,7 +290,7 @@ END_TEST
 START_TEST(the_collector_is_asked_again)
 {
     static const char *const statuses[] = {"429", "502", "503", "504"};
-    char text[128];
+    static char text[128];
     struct log *log;
     struct otlp *otlp = start_exporter(&log);
     snprintf(text, sizeof text,
