@@ -13,7 +13,7 @@ import pytest
 
 SERVING = re.compile(r"register_tiled_kernel|grouped_(f32_)?kernel|tensor_core_kernel|sm90_gemm|"
                      r"attention_wgmma|attention_\w*_kernel|reduce_shuffle_|softmax_(online|clustered)_|"
-                     r"sm90_conv_|conv_depthwise_|packed_kernel")
+                     r"sm90_conv_|conv_depthwise_|packed_(many_)?kernel")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_serving_kernels_stay_in_registers(cuobjdump, assembled):
     assert len(serving) > 20
     for kernel, files in (("attention_tiled", "attention/tiled_"), ("attention_wgmma", "sm90/attention/"),
                           ("attention_flash_mma", "flash_mma"), ("attention_decode", "decode"),
-                          ("packed_kernel", "packed/packed"),
+                          ("packed_kernel", "packed/packed"), ("packed_many_kernel", "packed/packed_many"),
                           ("register_tiled_kernel_specialised", "register_tiled_sm90")):
         assert any(kernel in name for name in serving) or not assembled(files), kernel
     spilled = [f"{name}: {used}" for name, used in serving.items()
